@@ -1,0 +1,1 @@
+"""curvbound: what the loss curvature of a trained network proves about its generalisation."""
