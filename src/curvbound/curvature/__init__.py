@@ -1,0 +1,1 @@
+"""Curvature of the loss: matrix-free operators and structured approximations."""
