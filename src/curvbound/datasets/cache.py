@@ -119,7 +119,7 @@ def _read_checked(folder: Path, md5: Mapping[str, str]) -> tuple[dict[str, Bytes
         if not path.is_file():
             return {}, f"no file {path}" if files else "no files"
         content = np.fromfile(path, dtype=np.uint8)
-        found = hashlib.md5(memoryview(content), usedforsecurity=False).hexdigest()
+        found = hashlib.md5(content.data, usedforsecurity=False).hexdigest()
         if found != expected:
             problem = f"{path} is damaged (MD5 {found}, expected {expected})"
             logger.warning("%s", problem)

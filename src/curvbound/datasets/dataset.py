@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from curvbound.datasets.examples import Examples
-from curvbound.datasets.scaling import Scaling
+from curvbound.datasets.scaling import Scaling, ScalingChoice
 
 __all__ = ["Dataset"]
 
@@ -69,7 +69,7 @@ class Dataset:
             test=self.test and self.test.random_labels(seed + TEST_SEED_OFFSET),
         )
 
-    def scaled(self, scaling: str | Scaling | tuple[float, float]) -> Dataset:
+    def scaled(self, scaling: ScalingChoice) -> Dataset:
         """Both parts with the same scaling, see `Examples.scaled`."""
         return replace(
             self, train=self.train.scaled(scaling), test=self.test and self.test.scaled(scaling)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from curvbound.datasets.origin import Origin
-from curvbound.datasets.scaling import SCALINGS, Scaling, as_scaling
+from curvbound.datasets.scaling import SCALINGS, Scaling, ScalingChoice, as_scaling
 from curvbound.errors import CurvboundError
 
 __all__ = ["Examples"]
@@ -85,7 +85,7 @@ class Examples:
             rows = max(1, HASH_BYTES // max(1, tensor[0].numel() * tensor.element_size()))
             for start in range(0, len(tensor), rows):
                 block = tensor[start : start + rows].detach().cpu().contiguous()
-                digest.update(memoryview(block.view(-1).view(torch.uint8).numpy()))
+                digest.update(block.view(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
     @property
@@ -181,7 +181,7 @@ class Examples:
         noisy = torch.where(replaced, drawn, self.targets)
         return self._relabelled(noisy, f"{self.name} label noise {rate:g} (seed {seed})")
 
-    def scaled(self, scaling: str | Scaling | tuple[float, float]) -> Examples:
+    def scaled(self, scaling: ScalingChoice) -> Examples:
         """The examples with a scaling applied to their inputs.
 
         Raises:

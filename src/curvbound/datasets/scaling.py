@@ -15,7 +15,7 @@ from curvbound.errors import CurvboundError
 if TYPE_CHECKING:
     from curvbound.datasets.examples import Examples
 
-__all__ = ["SCALINGS", "Scaling", "as_scaling", "fit_scaling"]
+__all__ = ["SCALINGS", "Scaling", "ScalingChoice", "as_scaling", "fit_scaling"]
 
 # Rows converted to float64 at a time, to keep temporary tensors small.
 FIT_ROWS = 4096
@@ -73,10 +73,11 @@ SCALINGS = {
 """Named scalings. All but ``none`` are for pixels, which are stored between 0 and 1:
 ``unit`` [0, 1], ``symmetric`` (x-.5)/.5, ``mnist`` (x-.1307)/.3081 (001-E18)."""
 
-Constants = float | Sequence[float]
+ScalingChoice = str | Scaling | tuple[float | Sequence[float], float | Sequence[float]]
+"""A scaling, its name, or constants ``(shift, scale)``, each one number or one per feature."""
 
 
-def as_scaling(choice: str | Scaling | tuple[Constants, Constants]) -> Scaling:
+def as_scaling(choice: ScalingChoice) -> Scaling:
     """The scaling that a name or a pair ``(shift, scale)`` of constants stands for.
 
     >>> as_scaling((0.5, 2.0)).scale

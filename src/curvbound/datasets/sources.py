@@ -173,10 +173,9 @@ def _only_file(folder: Path, pattern: str, what: str) -> Path:
 
 
 def _short(error: Exception) -> str:
-    """The innermost reason, without addresses of Python objects."""
-    reason = getattr(error, "args", None)
-    while reason and isinstance(reason[0], Exception):
-        error = reason[0]
-        reason = error.args
-    text = str(getattr(error, "reason", error)).splitlines()[0] if str(error) else ""
-    return text[-160:] or type(error).__name__
+    """The innermost reason."""
+    while error.args and isinstance(error.args[0], Exception):
+        error = error.args[0]
+    reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+    # Connection errors put the address of the server before the reason.
+    return reason.splitlines()[0].rsplit("): ", 1)[-1]
