@@ -60,10 +60,12 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> FloatOrArray:
     q, p = _broadcast(unit_array(q, "q"), unit_array(p, "p"), "q and p")
     difference = p - q
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ones = np.where(q > 0.0, q * _h(difference / q, p / q), p)
-        # For vanishing q the ratio p/q may overflow, and q h is then the difference itself.
+        ones = np.where(q > 0.0, q * _h(difference / q, _log_ratio(p, q)), p)
+        # Where even p/q overflows, q log(p/q) is nothing beside the difference.
         ones = np.where(~np.isfinite(ones) & (p > 0.0), difference, ones)
-        zeros = np.where(q < 1.0, (1 - q) * _h(-difference / (1 - q), (1 - p) / (1 - q)), 1 - p)
+        zeros = np.where(
+            q < 1.0, (1 - q) * _h(-difference / (1 - q), _log_ratio(1 - p, 1 - q)), 1 - p
+        )
     return _plain(np.where(q == p, 0.0, ones + zeros))
 
 
@@ -240,7 +242,8 @@ def _approximate_rate(a: Array, b: Array, c: Array) -> Array:
     for _ in range(50):
         y = -np.expm1(-rate)
         d = b * y
-        terms = _h(np.stack((d / a, -y)), np.stack(((a + d) / a, np.exp(-rate))))
+        x = d / a
+        terms = _h(np.stack((x, -y)), np.stack((np.log1p(x), -rate)))
         value = a * terms[0] + b * terms[1]
         step = (value - c) * (a + d) / d
         rate = rate - step
@@ -249,16 +252,23 @@ def _approximate_rate(a: Array, b: Array, c: Array) -> Array:
     return rate
 
 
-def _h(x: Array, one_plus_x: Array) -> Array:
+def _h(x: Array, log1p_x: Array) -> Array:
     """Return x - log(1 + x) in float64; see :func:`x_minus_log1p` for the formula near 0."""
-    near = (one_plus_x > 0.7) & (one_plus_x < 1.42)
+    near = (x > -0.3) & (x < 0.42)
     t = np.where(near, x, 0.0)
     z = t / (2.0 + t)
     square = z * z
     series = np.zeros_like(z)
     for denominator in range(25, 1, -2):
         series = series * square + 1.0 / denominator
-    return np.where(near, t * z - 2.0 * z * square * series, x - np.log(one_plus_x))
+    return np.where(near, t * z - 2.0 * z * square * series, x - log1p_x)
+
+
+def _log_ratio(x: Array, y: Array) -> Array:
+    """Return log(x/y), also where the quotient leaves the range of normal floats."""
+    ratio = x / y
+    normal = (ratio > np.finfo(np.float64).tiny) & np.isfinite(ratio)
+    return np.where(normal, np.log(ratio), np.log(x) - np.log(y))
 
 
 def _sum_up(x: Array, y: Array, z: Array) -> Array:

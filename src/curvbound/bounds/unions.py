@@ -105,7 +105,7 @@ class LogGrid:
     def neighbours(self, scale: float) -> tuple[int, ...]:
         """Return the index of ``scale``, or of the grid points on both sides of it.
 
-        A scale above the first grid point has no weight in the union bound and is refused (001-E10).
+        A scale above the first grid point has no weight in the union bound: refused (001-E10).
 
         >>> LogGrid().neighbours(0.07), LogGrid().neighbours(LogGrid().scale(36))
         ((35, 36), (36,))
