@@ -193,9 +193,10 @@ def _length(dataset: Any) -> int | None:
 
 def is_loader(data: Any) -> bool:
     """Whether data are an iterable of batches rather than one pair of tensors."""
-    if isinstance(data, tuple | list):
-        return not all(isinstance(part, Tensor) for part in data)
-    return hasattr(data, "__iter__") and not hasattr(data, "targets") and not hasattr(data, "train")
+    if isinstance(data, list):
+        return not (data and all(isinstance(part, Tensor) for part in data))
+    known = isinstance(data, tuple | Tensor) or hasattr(data, "targets")
+    return hasattr(data, "__iter__") and not known
 
 
 def checked_pair(data: Any, what: str) -> tuple[Tensor, Tensor]:

@@ -114,10 +114,10 @@ class RunFolder:
 
 def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     """Write weights as safetensors, whole or not at all; tied weights are written twice."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
-    _write_whole(path, lambda part: save_file(copies, part))
+    _write_whole(path, lambda part: Path(part).write_bytes(save(copies)))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -61,6 +61,9 @@ class Recipe:
         resolve_optimizer(self.optimizer)
         resolve_schedule(self.schedule)
         resolve_augmentation(self.augmentation)
+        for name in ("lr", "momentum", "weight_decay", "label_smoothing"):
+            if not isinstance(getattr(self, name), int | float):
+                raise CurvboundError(f"{name} must be a number, not {getattr(self, name)!r}.")
         for name in ("batch_size", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:

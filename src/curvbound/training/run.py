@@ -99,6 +99,7 @@ class Run:
         }
         if folder.record.exists():
             self._refuse_differences(folder.load_record()["settings"])
+            folder.state.unlink(missing_ok=True)  # a kill may have come just before this
         elif folder.state.exists():
             state = folder.load_state()
             self._refuse_differences(state["settings"])
