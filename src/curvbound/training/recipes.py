@@ -145,6 +145,15 @@ def _with_decays(base: Recipe) -> list[Recipe]:
     ]
 
 
+_FAST = Recipe(
+    "fast",
+    "one-cycle SGD: dense nets to the papers' training error in a few epochs",
+    lr=0.2,
+    epochs=8,
+    schedule="one-cycle",
+    momentum=0.9,
+    nesterov=True,
+)
 _SGD_001 = Recipe("001", "001: plain SGD for 1000 epochs", epochs=1000)
 _CNN_002 = Recipe(
     "002-cnn6",
@@ -170,14 +179,13 @@ _MLP_004 = Recipe(
 _RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in [
-        Recipe(
-            "fast",
-            "one-cycle SGD: dense nets to the papers' training error in a few epochs",
+        _FAST,
+        _FAST.replace(
+            name="fast-small",
+            description="the same for some thousand examples: smaller batches, more epochs",
             lr=0.1,
-            epochs=8,
-            schedule="one-cycle",
-            momentum=0.9,
-            nesterov=True,
+            batch_size=32,
+            epochs=30,
         ),
         Recipe(
             "000",
