@@ -1,0 +1,98 @@
+"""Dense references for distributions over parameters: covariance matrices and mpmath."""
+
+import math
+
+import mpmath
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvbound.gaussians import Gaussian
+
+mpmath.mp.dps = 50
+
+
+def network_parameters(seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """A dense layer, a convolution without bias, a normalisation layer and a bare parameter."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {
+        "fc.weight": (3, 4),
+        "fc.bias": (3,),
+        "conv.weight": (2, 1, 2, 1),
+        "norm.weight": (2,),
+        "norm.bias": (2,),
+        "scale": (),
+    }
+    return {
+        name: torch.randn(shape, generator=generator, dtype=dtype) for name, shape in shapes.items()
+    }
+
+
+def orthogonal(size: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64))[0]
+
+
+def positive(shape: tuple[int, ...], seed: int, low: float = 0.05, high: float = 2.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return low * (high / low) ** uniform
+
+
+def block_covariance(gaussian: Gaussian, name: str) -> Tensor:
+    """Covariance of the row-major layer matrix."""
+    block = gaussian.blocks[name]
+    rows, columns = block.layout.rows, block.layout.columns
+    left = torch.eye(rows, dtype=torch.float64) if block.left is None else block.left
+    right = torch.eye(columns, dtype=torch.float64) if block.right is None else block.right
+    basis = torch.kron(left, right)
+    return basis @ torch.diag(block.variance.expand(rows, columns).reshape(-1)) @ basis.T
+
+
+def flat_mean(gaussian: Gaussian) -> Tensor:
+    """Mean as a vector, layer matrix after layer matrix."""
+    joined = [layout.join(gaussian.mean).reshape(-1) for layout in gaussian.layouts.values()]
+    return torch.cat(joined).to(torch.float64)
+
+
+def dense_covariance(gaussian: Gaussian) -> Tensor:
+    return torch.block_diag(*(block_covariance(gaussian, name) for name in gaussian.blocks))
+
+
+def flatten(gaussian: Gaussian, parameters: dict[str, Tensor]) -> Tensor:
+    return torch.cat(
+        [layout.join(parameters).reshape(-1) for layout in gaussian.layouts.values()]
+    ).to(torch.float64)
+
+
+def dense_kl(mean: Tensor, covariance: Tensor, prior_mean: Tensor, prior: Tensor) -> float:
+    difference = mean - prior_mean
+    solved = torch.linalg.solve(prior, covariance)
+    quadratic = difference @ torch.linalg.solve(prior, difference)
+    logs = torch.logdet(prior) - torch.logdet(covariance)
+    return 0.5 * float(torch.trace(solved) - len(mean) + logs + quadratic)
+
+
+def exact_gaussian_kl(variance: float, prior: float, distance: float) -> mpmath.mpf:
+    """KL of two Gaussians on the line, 50 digits."""
+    ratio = mpmath.mpf(variance) / mpmath.mpf(prior)
+    squared = mpmath.mpf(distance) ** 2 / mpmath.mpf(prior)
+    return (ratio - 1 - mpmath.log(ratio) + squared) / 2
+
+
+def covariance_statistic(samples: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> float:
+    """Largest standardised deviation of sample means and second moments from a Gaussian law."""
+    centred = samples - mean
+    n = len(samples)
+    means = centred.mean(0) / np.sqrt(np.diag(covariance) / n)
+    diagonal = np.diag(covariance)
+    spread = np.sqrt((covariance**2 + np.outer(diagonal, diagonal)) / n)
+    seconds = (centred.T @ centred / n - covariance) / spread
+    return max(np.abs(means).max(), np.abs(seconds).max())
+
+
+def normal_limit(comparisons: int, level: float = 1e-6) -> float:
+    """Two-sided limit for that many standard normal numbers together (union bound)."""
+    from scipy.special import erfcinv
+
+    return math.sqrt(2.0) * float(erfcinv(level / comparisons))
