@@ -78,9 +78,9 @@ def empirical_bernstein_limit(
 ) -> float:
     """Return mean + sqrt(2 V ln(2/delta)/n) + 7 ln(2/delta)/(3(n-1)), at most 1.
 
-    V is the sample variance with n - 1 in the denominator (Maurer and Pontil). It beats the
-    kl-Chernoff limit from about a thousand draws on when the draws vary little, as shared weight
-    draws do.
+    V is the sample variance with n - 1 in the denominator (Maurer and Pontil). Draws that vary
+    little, as whole-network risks of shared weight draws do, make it the smaller limit from some
+    hundred draws on; single errors, which are 0 or 1, favour the kl-Chernoff limit.
 
     Args:
         values: The draws themselves, at least two numbers in [0, 1].
