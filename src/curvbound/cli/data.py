@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from curvbound.cli import console
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from curvbound.datasets import Dataset, Scaling
 
 __all__ = ["data"]
 
@@ -27,15 +33,14 @@ def data(
     seed: Annotated[int, typer.Option(min=0, help="Seed of random labels.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Fetch a data set if need be, check it, and say what it is."""
+    """Fetch a data set if need be, check it, and say what it is.
+
+    Example: `curvbound data mnist-2`
+    """
     from curvbound.datasets import load
 
-    constants = _constants(scaling)
-    summary = load(name, scaling=constants or scaling, seed=seed).summary()
-    if as_json:
-        typer.echo(json.dumps(summary))
-    else:
-        _print(summary)
+    found = load(name, scaling=_constants(scaling) or scaling, seed=seed)
+    console.emit(found.summary(), as_json=as_json, text=_table(found))
 
 
 def _constants(scaling: str | None) -> tuple[float, float] | None:
@@ -47,45 +52,39 @@ def _constants(scaling: str | None) -> tuple[float, float] | None:
     return shift, scale
 
 
-def _print(summary: dict[str, object]) -> None:
-    from rich.console import Console
+def _table(found: Dataset) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for label, value in _lines(summary):
-        table.add_row(label, value)
-    Console(highlight=False, markup=False).print(table)
+    for label, value in _lines(found):
+        # Text, since names of classes and files may look like markup.
+        table.add_row(Text(label, style="bold"), Text(value, overflow="fold"))
+    return table
 
 
-def _lines(summary: dict[str, object]) -> list[tuple[str, str]]:
+def _lines(found: Dataset) -> list[tuple[str, str]]:
     """What is printed, as pairs of label and text."""
-    scaling = summary["scaling"]
-    assert isinstance(scaling, dict)
-    shape, names = summary["shape"], summary["class_names"]
-    assert isinstance(shape, list)
-    assert isinstance(names, list)
     lines = [
-        ("data set", str(summary["name"])),
-        ("source", str(summary["source"])),
-        ("where", str(summary["location"])),
-        ("input shape", " x ".join(str(size) for size in shape)),
-        ("classes", f"{summary['classes']}: {', '.join(names)}"),
-        ("scaling", f"{scaling['name']}: {_formula(scaling['shift'], scaling['scale'])}"),
+        ("data set", found.name),
+        ("source", found.source),
+        ("where", found.location),
+        ("input shape", " x ".join(str(size) for size in found.shape)),
+        ("classes", f"{found.classes}: {', '.join(found.class_names)}"),
+        ("scaling", f"{found.scaling.name}: {_formula(found.scaling)}"),
     ]
-    for part in ("train", "test"):
-        found = summary[part]
-        if not isinstance(found, dict):
-            lines.append((part, "none"))
+    for label, part in (("train", found.train), ("test", found.test)):
+        if part is None:
+            lines.append((label, "none"))
             continue
-        counts = ", ".join(str(count) for count in found["class_counts"])
-        lines.append((part, f"{found['examples']} examples, per class {counts}"))
-        lines.append((f"{part} hash", f"sha256 {found['hash']}"))
+        counts = ", ".join(str(count) for count in part.class_counts)
+        lines.append((label, f"{len(part)} examples, per class {counts}"))
+        lines.append((f"{label} sha256", part.hash))
     return lines
 
 
-def _formula(shift: list[float], scale: list[float]) -> str:
-    if len(shift) > 1 or len(scale) > 1:
-        return "(x - shift) / scale with constants of each feature or channel"
-    return f"(x - {shift[0]:g}) / {scale[0]:g}" if (shift, scale) != ([0.0], [1.0]) else "x"
+def _formula(scaling: Scaling) -> str:
+    if scaling.identity:
+        return "pixels from 0 to 1" if scaling.name == "unit" else "values as they are"
+    # Scalings of a command are constants for all features.
+    return f"(x - {scaling.shift[0]:g}) / {scaling.scale[0]:g}"

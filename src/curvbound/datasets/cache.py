@@ -65,13 +65,12 @@ def obtain(
     from filelock import FileLock
 
     folder = cache_folder() / name
-    files, cached = _read_checked(folder, md5)
-    if files:
-        return files, "cache"
     try:
+        files, _ = _read_checked(folder, md5)
+        if files:
+            return files, "cache"
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        with lock:
+        with FileLock(folder / ".lock"):
             # Another process may have been faster, or may have died half-way.
             files, cached = _read_checked(folder, md5)
             if files:

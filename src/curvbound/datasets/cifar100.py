@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import pickle
 from pathlib import Path
@@ -84,6 +85,9 @@ class _PlainUnpickler(pickle.Unpickler):
             return np.empty(0).__reduce__()[0]
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
             return getattr(np, name)
+        # How Python 3 writes byte strings into files that Python 2 can read.
+        if (module, name) == ("_codecs", "encode"):
+            return codecs.encode
         raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
 
 

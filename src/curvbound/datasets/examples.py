@@ -256,7 +256,7 @@ def _generator(seed: int, purpose: str) -> np.random.Generator:
 
 def _part_ends(sizes: Sequence[float], total: int, name: str) -> list[int]:
     """Where each part ends in a random order of ``total`` rows."""
-    counts = all(isinstance(size, int) for size in sizes)
+    counts = all(isinstance(size, int | np.integer) for size in sizes)
     if not sizes or not (counts or all(isinstance(size, float) for size in sizes)):
         raise CurvboundError(
             f"cannot split {name} into {sizes}: give the parts as whole numbers or as fractions"

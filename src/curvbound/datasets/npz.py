@@ -58,9 +58,10 @@ def load_npz(path: Path) -> Dataset:
 
 def _read(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, since np.load leaves a damaged file open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {name.lower(): archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         pickled = "allow_pickle" in str(error)
         reason = "it holds pickled objects, which are refused for safety" if pickled else error
         raise CurvboundError(f"cannot read the NumPy archive {path}: {reason}") from error

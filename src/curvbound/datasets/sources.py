@@ -146,11 +146,12 @@ def _require_answer(url: str) -> None:
 
 def _run(command: list[str], folder: Path) -> None:
     program = command[0]
-    if shutil.which(program) is None:
+    found = shutil.which(program)
+    if found is None:
         raise CurvboundError(f"the program {program} is not installed")
     try:
         done = subprocess.run(
-            command,
+            [found, *command[1:]],
             cwd=folder,
             capture_output=True,
             text=True,
