@@ -68,8 +68,15 @@ class OutputLoss(Loss):
         """
 
     @abstractmethod
-    def sample(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
-        """Labels drawn from the network's own predictive distribution, shaped like ``targets``."""
+    def sample(self, outputs: Tensor, targets: Tensor, uniform: Tensor) -> Tensor:
+        """Labels drawn from the network's own predictive distribution, shaped like ``targets``.
+
+        Args:
+            outputs: The network's outputs.
+            targets: The given labels, for their shape.
+            uniform: Uniform random numbers in [0, 1), shaped like ``targets``; the draw of a label
+                depends on its own number only, so that batching does not change it.
+        """
 
     @abstractmethod
     def outer_product(self, outputs: Tensor, targets: Tensor, vector: Tensor) -> Tensor:

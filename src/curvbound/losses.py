@@ -107,9 +107,10 @@ class CrossEntropy(OutputLoss):
         return torch.stack([self._unrows(column, outputs, targets) for column in factor])
 
     @override
-    def sample(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
-        p = self._rows(outputs, targets).softmax(1)
-        drawn = torch.multinomial(p, 1, generator=generator).reshape(targets.shape)
+    def sample(self, outputs: Tensor, targets: Tensor, uniform: Tensor) -> Tensor:
+        cumulated = self._rows(outputs, targets).to(uniform.dtype).softmax(1).cumsum(1)
+        drawn = torch.searchsorted(cumulated, uniform.reshape(-1, 1), right=True)
+        drawn = drawn.clamp(max=cumulated.shape[1] - 1).reshape(targets.shape)
         return torch.where(targets == IGNORED_LABEL, targets, drawn)
 
     @override
@@ -182,10 +183,9 @@ class SquaredError(OutputLoss):
         return _one_column_per_element(root)
 
     @override
-    def sample(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(
-            outputs.shape, dtype=outputs.dtype, device=outputs.device, generator=generator
-        )
+    def sample(self, outputs: Tensor, targets: Tensor, uniform: Tensor) -> Tensor:
+        # Half a step away from 0, whose normal quantile is infinite.
+        noise = torch.special.ndtri(uniform + 2.0**-54).to(outputs.dtype)
         return outputs + noise / self._scale(outputs) ** 0.5
 
     @override
@@ -239,9 +239,8 @@ class BinaryCrossEntropy(OutputLoss):
         return _one_column_per_element(self._variance(outputs).sqrt())
 
     @override
-    def sample(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
-        drawn = torch.bernoulli(outputs.sigmoid(), generator=generator)
-        return drawn.reshape(targets.shape)
+    def sample(self, outputs: Tensor, targets: Tensor, uniform: Tensor) -> Tensor:
+        return (uniform.reshape(outputs.shape) < outputs.sigmoid()).to(outputs.dtype)
 
     @override
     def outer_product(self, outputs: Tensor, targets: Tensor, vector: Tensor) -> Tensor:

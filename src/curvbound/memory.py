@@ -18,6 +18,8 @@ VECTORS = 6
 # Chunk sizes must not depend on the memory that happens to be free: results would then differ in
 # their last bits from run to run.
 WORKING_SET = 512 * 2**20
+# Graphs that products at the same weights share may take this much; beyond it they are streamed.
+KEPT_GRAPHS = 2 * 2**30
 # Convolutions run fastest when the largest activation of a chunk stays in the cache.
 CONV_LARGEST = 1 * 2**20
 

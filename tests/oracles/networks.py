@@ -49,9 +49,9 @@ class Case:
             if loss == "cross_entropy":
                 targets = torch.randint(CLASSES, shape)
             elif loss == "mse":
-                targets = torch.randn(*shape, CLASSES, dtype=torch.float64)
+                targets = torch.randn(*shape, CLASSES)
             else:
-                targets = torch.randint(2, (*shape, CLASSES)).to(torch.float64)
+                targets = torch.randint(2, (*shape, CLASSES)).to(torch.float32)
         model = model.to(dtype).eval()
         return (
             model,
@@ -114,8 +114,8 @@ class Transformer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.TransformerEncoderLayer(2, 1, 3, dropout=0.1, batch_first=True)
-        self.head = nn.Linear(2, CLASSES)
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 3, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(4, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.encoder(x).mean(1))
@@ -273,7 +273,7 @@ GRID = (
         piecewise_linear=False,
     ),
     Case("attention", Attention, _sequences(3, 4), piecewise_linear=False),
-    Case("transformer", Transformer, _sequences(3, 2), piecewise_linear=False),
+    Case("transformer", Transformer, _sequences(3, 4), piecewise_linear=False),
     Case("shared", Shared, _sequences(4, 3)),
     Case("twice", Twice, _vectors(3), calls=(("again", 2),)),
     Case("bag", Bag, _tokens(4, 5)),
