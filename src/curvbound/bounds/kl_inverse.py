@@ -76,9 +76,9 @@ def kl_inverse(q: ArrayLike, c: ArrayLike) -> FloatOrArray: ...
 def kl_inverse(q: ArrayLike, c: ArrayLike) -> FloatOrArray:
     """Return the largest p with kl(q || p) <= c, rounded up.
 
-    The result is never below the true root and at most 4 ulp above it (1 ulp in all our trials).
-    It is q at c = 0, 1 - exp(-c) at q = 0, and exactly 1.0 at q = 1 and wherever no float lies
-    between the root and 1. Arrays broadcast; two numbers give a float.
+    The result is never below the true root and at most 4 ulp above it (2 in all our trials). It is
+    q at c = 0, 1 - exp(-c) at q = 0, and exactly 1.0 at q = 1 and wherever no float lies between
+    the root and 1. Arrays broadcast; two numbers give a float.
 
     Args:
         q: Empirical risk in [0, 1].
