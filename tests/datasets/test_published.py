@@ -6,7 +6,7 @@ from curvbound.datasets import load
 from curvbound.datasets.published import PUBLISHED
 from curvbound.datasets.sources import debian_package
 from curvbound.errors import CurvboundError
-from oracles.real_data import load_or_skip
+from oracles.real_data import load_or_skip, skip_unless_reachable
 
 pytestmark = pytest.mark.data
 
@@ -71,7 +71,7 @@ def test_nothing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_debian_package_without_package_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_or_skip("fashion-mnist")
+    skip_unless_reachable("fashion-mnist")
     (tmp_path / "lists").mkdir()
     config = tmp_path / "apt.conf"
     config.write_text(f'Dir::State::Lists "{tmp_path / "lists"}";\n')
