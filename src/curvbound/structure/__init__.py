@@ -1,0 +1,1 @@
+"""What the curvature of a network looks like, and how two networks compare."""
