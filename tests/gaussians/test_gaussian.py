@@ -17,6 +17,7 @@ from curvbound.gaussians import (
 )
 from curvbound.gaussians.layout import layouts_of
 from oracles.gaussians import (
+    STRUCTURES,
     covariance_statistic,
     dense_covariance,
     dense_kl,
@@ -27,35 +28,12 @@ from oracles.gaussians import (
     normal_limit,
     orthogonal,
     positive,
+    random_gaussian,
 )
 
 
-def make(structure: str, seed: int = 0, low: float = 0.05) -> Gaussian:
-    mean = network_parameters(seed)
-    layouts = layouts_of(mean)
-    scales = {name: 0.1 * (index + 1 + seed) for index, name in enumerate(layouts)}
-    if structure == "one":
-        return isotropic(mean, 0.3)
-    if structure == "isotropic":
-        return isotropic(mean, scales)
-    if structure == "diagonal":
-        return diagonal(
-            mean,
-            {k: positive(tuple(v.shape), seed + i, low) for i, (k, v) in enumerate(mean.items())},
-        )
-    if structure == "neuron_block":
-        bases = {n: orthogonal(b.columns, seed + 7) for n, b in layouts.items()}
-        spectra = {n: positive((b.columns,), seed + 11, low) for n, b in layouts.items()}
-        return neuron_block(mean, {n: bases[n] * spectra[n] @ bases[n].T for n in layouts})
-    return kronecker(
-        mean,
-        {n: positive((b.rows, b.columns), seed + 3, low) for n, b in layouts.items()},
-        left={n: orthogonal(b.rows, seed + 5) for n, b in layouts.items()},
-        right={n: orthogonal(b.columns, seed + 6) for n, b in layouts.items() if n != "norm"},
-    )
-
-
-STRUCTURES = ("one", "isotropic", "diagonal", "neuron_block", "kronecker")
+def make(structure: str, seed: int = 0) -> Gaussian:
+    return random_gaussian(network_parameters(seed), structure, seed)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

@@ -68,3 +68,9 @@ def test_copies_do_not_follow_the_network():
     with torch.no_grad():
         layer.weight.add_(1.0)
     assert not torch.equal(kept["weight"], layer.weight)
+
+
+def test_a_lone_bias_takes_the_name_of_its_layer():
+    assert list(layouts_of({"fc.bias": torch.zeros(3)})) == ["fc"]
+    mismatched = {"up.weight": torch.zeros(2, 3, 2, 2), "up.bias": torch.zeros(3)}
+    assert list(layouts_of(mismatched)) == ["up", "up.bias"]

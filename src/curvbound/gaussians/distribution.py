@@ -14,6 +14,7 @@ from torch import Tensor
 
 from curvbound.errors import CurvboundError
 from curvbound.gaussians.layout import BlockLayout, checked_parameters, layouts_of
+from curvbound.gaussians.noise import LayerNoise
 from curvbound.gaussians.numerics import upward
 
 __all__ = ["Distribution", "Divergence", "from_tensors"]
@@ -57,6 +58,11 @@ class Distribution(ABC):
     def size(self) -> int:
         """Number of parameters."""
         return sum(layout.size for layout in self.layouts.values())
+
+    @property
+    def layer_noise(self) -> Mapping[str, LayerNoise]:
+        """How each layer deviates from its mean; empty when layers are not independent."""
+        return {}
 
     @abstractmethod
     def sample(

@@ -12,6 +12,7 @@ from curvbound.gaussians.block import Block
 from curvbound.gaussians.distribution import Distribution, Divergence
 from curvbound.gaussians.divergence import block_kl
 from curvbound.gaussians.layout import BlockLayout, layouts_of
+from curvbound.gaussians.noise import LayerNoise
 from curvbound.gaussians.numerics import RELATIVE_ERROR
 
 __all__ = ["Gaussian", "diagonal", "isotropic", "kronecker", "neuron_block"]
@@ -40,6 +41,11 @@ class Gaussian(Distribution):
                     "mean and the covariance must belong to the same network."
                 )
         self.blocks = {name: blocks[name] for name in self.layouts}
+
+    @property
+    def layer_noise(self) -> Mapping[str, LayerNoise]:
+        """The blocks."""
+        return self.blocks
 
     def with_variances(self, variance: Mapping[str, Tensor]) -> "Gaussian":
         """The same means and bases with other variances, for a search over scales.

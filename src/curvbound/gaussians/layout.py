@@ -87,7 +87,8 @@ def layouts_of(parameters: Mapping[str, Tensor]) -> dict[str, BlockLayout]:
         if last == "weight" and bias in parameters and _belong(tensor, parameters[bias]):
             names.append(bias)
         placed.update(names)
-        title = (path or ROOT) if last == "weight" else name
+        lone_bias = last == "bias" and f"{name.removesuffix('bias')}weight" not in parameters
+        title = (path or ROOT) if last == "weight" or lone_bias else name
         shapes = tuple(tuple(parameters[part].shape) for part in names)
         layouts[title] = BlockLayout(title, tuple(names), shapes)
     return layouts
