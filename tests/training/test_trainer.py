@@ -60,6 +60,17 @@ def test_numbers_are_those_of_the_final_weights():
     assert result.history[-1].loss < result.history[0].loss
 
 
+def test_later_changes_of_the_network_do_not_change_the_result():
+    result = train(network(), blobs(), "fast", epochs=2)
+    with torch.no_grad():
+        result.model[3].weight.zero_()
+    changed = weights(result.model)
+    assert result.train_error < 0.3 < evaluate(result.model, blobs()).error
+    assert same(weights(result.model), changed)
+    result.model.load_state_dict(result.final)
+    assert evaluate(result.model, blobs()) == (result.train_loss, result.train_error)
+
+
 def test_the_initial_weights_are_kept():
     before = weights(network())
     result = train(network(), blobs(), "fast", epochs=1)

@@ -1,6 +1,6 @@
 """Loss and error of a network on data, streamed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from torch.nn import functional
 from curvbound.errors import CurvboundError
 from curvbound.training.batches import cast_inputs, checked_pair, is_loader
 
-__all__ = ["Evaluation", "evaluate", "modes_restored", "place"]
+__all__ = ["Evaluation", "evaluate", "evaluate_weights", "modes_restored", "place"]
 
 _BATCH = 512
 
@@ -50,6 +50,16 @@ def evaluate(model: nn.Module, data: Any) -> Evaluation:
     if count == 0:
         raise CurvboundError("There are no examples to evaluate on: the loader has no batches.")
     return Evaluation(loss / count, wrong / count)
+
+
+def evaluate_weights(model: nn.Module, weights: Mapping[str, Tensor], data: Any) -> Evaluation:
+    """`evaluate` a network with other weights than it has, which it keeps."""
+    own = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(weights)
+    try:
+        return evaluate(model, data)
+    finally:
+        model.load_state_dict(own)
 
 
 def _stream(data: Any) -> Iterator[tuple[Tensor, Tensor]]:

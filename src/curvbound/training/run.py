@@ -4,7 +4,8 @@ import dataclasses
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from curvbound.errors import CurvboundError
 from curvbound.training.batches import Batches
 from curvbound.training.checkpoints import RunFolder, differences, read_weights, write_weights
 from curvbound.training.checks import describe_network
-from curvbound.training.evaluation import Evaluation, evaluate
+from curvbound.training.evaluation import Evaluation, evaluate, evaluate_weights
 from curvbound.training.loop import EpochLog, Loop
 from curvbound.training.progress import TrainingBar, training_bar
 from curvbound.training.recipes import Recipe
@@ -28,35 +29,50 @@ _SAVING_SHARE = 20  # a state is saved at most every so many times the time that
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training brought; losses and errors are those of the final weights.
+    """What training brought.
 
     Attributes:
         model: The trained network (the object that was given).
         init: The weights before training, as a state dict.
+        final: The weights after training.
         recipe: The recipe with all overrides.
         seed: Seed of order, augmentation and dropout.
         epochs: Epochs done, fewer than the recipe's if its `stop_error` was reached.
-        train_loss: Mean cross-entropy on the training data, without augmentation.
-        train_error: Error on them.
-        test_loss: Mean cross-entropy on the test data; None without them.
+        test_loss: Mean cross-entropy of the final weights on the test data; None without them.
         test_error: Error on them; None without them.
         history: One entry per epoch.
         seconds: Time spent, over all resumptions.
         files: Where `init`, `final`, `record` and `epoch-NNNN` are; empty without `out`.
+        evaluation: Computes loss and error of the final weights on the training data.
     """
 
-    model: nn.Module
-    init: dict[str, Tensor]
+    model: nn.Module = field(repr=False)
+    init: dict[str, Tensor] = field(repr=False)
+    final: dict[str, Tensor] = field(repr=False)
     recipe: Recipe
     seed: int
     epochs: int
-    train_loss: float
-    train_error: float
     test_loss: float | None
     test_error: float | None
-    history: list[EpochLog]
+    history: list[EpochLog] = field(repr=False)
     seconds: float
     files: dict[str, Path]
+    evaluation: Callable[[], Evaluation] = field(repr=False)
+
+    @property
+    def train_loss(self) -> float:
+        """Mean cross-entropy of the final weights on the training data, without augmentation."""
+        return self._trained.loss
+
+    @property
+    def train_error(self) -> float:
+        """Error of the final weights on the training data, without augmentation."""
+        return self._trained.error
+
+    @cached_property
+    def _trained(self) -> Evaluation:
+        # A further pass over the data, which costs a third of an epoch: only for who asks.
+        return self.evaluation()
 
 
 class Run:
@@ -99,10 +115,12 @@ class Run:
         }
         if folder.record.exists():
             self._refuse_differences(folder.load_record()["settings"])
+            folder.prepare()
             folder.state.unlink(missing_ok=True)  # a kill may have come just before this
         elif folder.state.exists():
             state = folder.load_state()
             self._refuse_differences(state["settings"])
+            folder.prepare()
             self._init = read_weights(folder.init)
             self._loop.load(state["loop"])
             self._earlier_seconds = state["seconds"]
@@ -117,10 +135,12 @@ class Run:
             return None
         record = self._folder.load_record()
         self._init = read_weights(self._folder.init)
-        self._model.load_state_dict(read_weights(self._folder.final))
+        final = read_weights(self._folder.final)
+        self._model.load_state_dict(final)
         self._loop.history = [EpochLog(**log) for log in record["history"]]
-        self._earlier_seconds = record["seconds"]
-        return self._result(**record["result"], seconds=record["seconds"])
+        numbers = record["result"]
+        trained = Evaluation(numbers.pop("train_loss"), numbers.pop("train_error"))
+        return self._result(final, lambda: trained, **numbers, seconds=record["seconds"])
 
     def complete(self, progress: bool | None) -> TrainingResult:
         """Train to the end."""
@@ -169,45 +189,56 @@ class Run:
         return evaluate(self._model, self._batches.everything()).error <= limit
 
     def _finish(self) -> TrainingResult:
-        trained = evaluate(self._model, self._batches.everything())
-        tested = None if self._test is None else evaluate(self._model, self._test)
-        if not all(map(_finite, [trained, tested])):
-            self._refuse(f"after the last step of epoch {self._loop.epoch}")
-        numbers = {
-            "epochs": self._loop.epoch,
-            "train_loss": trained.loss,
-            "train_error": trained.error,
-            "test_loss": None if tested is None else tested.loss,
-            "test_error": None if tested is None else tested.error,
-        }
-        seconds = self._seconds()
+        final = _copy(self._model.state_dict())
+        last = self._loop.history[-1]
+        tested = None if self._test is None else last.test_loss
+        numbers = [weight for weight in final.values() if weight.is_floating_point()]
+        if not (all(map(_finite, numbers)) and _finite(tested)):
+            self._refuse_last_step()
+        result = self._result(
+            final,
+            lambda: evaluate_weights(self._model, final, self._batches.everything()),
+            epochs=self._loop.epoch,
+            test_loss=tested,
+            test_error=None if self._test is None else last.test_error,
+            seconds=self._seconds(),
+        )
         if self._folder is not None:
-            record = {
-                "format": 1,
-                "result": numbers,
-                "seconds": seconds,
-                "settings": self._settings,
-                "data": self._data_name,
-                "versions": {"python": platform.python_version(), "torch": torch.__version__},
-                "history": [dataclasses.asdict(log) for log in self._loop.history],
-            }
-            self._folder.finish(self._model.state_dict(), record)
-        return self._result(**numbers, seconds=seconds)
+            if not _finite(result.train_loss):
+                self._refuse_last_step()
+            self._folder.finish(final, self._record(result))
+        return result
 
-    def _result(self, **numbers: Any) -> TrainingResult:
+    def _record(self, result: TrainingResult) -> dict[str, Any]:
+        names = ("epochs", "train_loss", "train_error", "test_loss", "test_error")
+        return {
+            "format": 1,
+            "result": {name: getattr(result, name) for name in names},
+            "seconds": result.seconds,
+            "settings": self._settings,
+            "data": self._data_name,
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "history": [dataclasses.asdict(log) for log in result.history],
+        }
+
+    def _result(
+        self, final: dict[str, Tensor], evaluation: Callable[[], Evaluation], **numbers: Any
+    ) -> TrainingResult:
         files = {}
         if self._folder is not None:
             folder = self._folder
             files = {"init": folder.init, "final": folder.final, "record": folder.record}
-            reached = [epoch for epoch in self._kept if epoch <= self._loop.epoch]
+            reached = [epoch for epoch in self._kept if epoch <= self._loop.history[-1].epoch]
             files |= {folder.epoch(epoch).stem: folder.epoch(epoch) for epoch in reached}
         return TrainingResult(
             model=self._model,
             init=self._init,
+            final=final,
             recipe=self._recipe,
             seed=self._seed,
             history=self._loop.history,
             files=files,
+            evaluation=evaluation,
             **numbers,
         )
 
@@ -240,6 +271,9 @@ class Run:
         if step is not None:
             self._refuse(f"at step {step + 1} of epoch {self._loop.epoch + 1}")
 
+    def _refuse_last_step(self) -> None:
+        self._refuse(f"after the last step of epoch {self._loop.epoch}")
+
     def _refuse(self, where: str) -> None:
         # The same run would diverge again, so nothing of it is worth keeping.
         if self._folder is not None:
@@ -255,5 +289,5 @@ def _copy(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
 
-def _finite(evaluation: Evaluation | None) -> bool:
-    return evaluation is None or abs(evaluation.loss) < float("inf")
+def _finite(value: Tensor | float | None) -> bool:
+    return value is None or bool(torch.isfinite(torch.as_tensor(value)).all())
