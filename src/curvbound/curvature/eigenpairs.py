@@ -18,6 +18,8 @@ __all__ = ["Eigenpairs", "top_eigenpairs"]
 _PROBE_LENGTH = 6
 # Frontier slots beyond the basis proper: blocks and fresh vectors.
 _SPARE = 8
+# A basis up to this size needs no restarts to save memory.
+_CHEAP_BYTES = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,10 @@ def top_eigenpairs(
     operator multiplies wide blocks much faster. If as many equal eigenvalues are found as there
     were starting vectors, a fresh one looks for further copies.
 
+    Every value returned is within its residual of an eigenvalue, and never beyond the eigenvalue of
+    the same rank. Eigenvalues packed closer than the tolerance may be skipped, so that the last
+    values of a dense cluster can be off by more than it: ask for a smaller tolerance there.
+
     Memory: ``basis + 8`` vectors of length P while it runs and k more at the end.
 
     Args:
@@ -81,7 +87,8 @@ def top_eigenpairs(
             order of its square.
         seed: Seed of the starting vectors.
         block: Vectors multiplied at once.
-        basis: Vectors kept before a restart, by default ``2 (k + block) + 20``.
+        basis: Vectors kept before a restart, by default ``2 (k + block) + 20``, or more (at most
+            400) as long as they take less than 256 MiB.
         max_matvecs: Products after which to give up, by default ``max(1000, 20 * basis)``.
 
     Returns:
@@ -106,7 +113,7 @@ def top_eigenpairs(
     if which not in ("top", "bottom"):
         raise CurvboundError(f"which is {which!r}, but must be 'top' or 'bottom'.")
     require_count(block, 1, "block", "at least one vector is multiplied at a time")
-    basis = 2 * (k + block) + 20 if basis is None else basis
+    basis = _default_basis(k, block, products) if basis is None else basis
     require_count(
         basis, k + 2 * block + 2, "basis", f"k={k} pairs with blocks of {block} need room"
     )
@@ -135,6 +142,12 @@ def top_eigenpairs(
         restarts=search.restarts,
         seed=seed,
     )
+
+
+def _default_basis(k: int, block: int, products: Products) -> int:
+    """Room for k pairs to converge with few restarts, and for none where memory is cheap."""
+    cheap = _CHEAP_BYTES // (products.dimension * products.dtype.itemsize)
+    return max(2 * (k + block) + 20, min(cheap, 400))
 
 
 def _checked_tolerance(tolerance: float | None, products: Products) -> float:
@@ -182,13 +195,14 @@ class _Search:
             if self.basis.expanded < self.k:
                 continue
             ritz = self._ritz()
-            if self.products.matvecs >= self.limit or self.basis.spans_everything:
-                return ritz
-            if ritz.converged(self.k, self.tolerance):
-                if not self._copies_may_be_missing(ritz):
-                    return ritz
-                if self._nothing_is_missing(ritz):
-                    return self._ritz()
+            done = ritz.converged(self.k, self.tolerance) and (
+                not self._copies_may_be_missing(ritz) or self._nothing_is_missing(ritz)
+            )
+            if done or self._exhausted():
+                return self._ritz()
+
+    def _exhausted(self) -> bool:
+        return self.products.matvecs >= self.limit or self.basis.spans_everything
 
     def _ritz(self) -> Ritz:
         return self.basis.ritz(descending=self.descending)
@@ -199,6 +213,7 @@ class _Search:
             self.basis.start()
         # Fresh vectors may have widened the frontier beyond what a full basis can take at once.
         count = min(self.basis.frontier, max(1, self._spare_after_restart() // 2))
+        count = min(count, self.limit - self.products.matvecs)
         self._make_room(count)
         self.basis.expand(count)
         self.iterations += 1
@@ -234,7 +249,7 @@ class _Search:
         self._make_room(1)
         self.basis.start()
         for _ in range(_PROBE_LENGTH):
-            if not self.basis.frontier or self.basis.spans_everything:
+            if not self.basis.frontier or self._exhausted():
                 break
             self._make_room(1)
             self.basis.expand_newest()

@@ -144,7 +144,7 @@ def _require_psd(products: Products, eigenvalues: Tensor) -> None:
     least = float(eigenvalues.min())
     if least < -noise:
         raise CurvboundError(
-            f"{type(products.operator).__name__} is said to be positive semi-definite but has an "
+            f"{products.name} is said to be positive semi-definite but has an "
             f"eigenvalue of at most {least:.3g}: its log-determinant is not defined."
         )
 

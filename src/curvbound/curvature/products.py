@@ -1,11 +1,12 @@
 """Checked and counted products with a symmetric operator known only through ``@``."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from curvbound.curvature.interop import as_operator
 from curvbound.errors import CurvboundError
 
 __all__ = [
@@ -27,22 +28,21 @@ _LARGEST_BLOCK = 32
 
 
 class Operator(Protocol):
-    """Anything with a square ``shape`` and ``@`` on torch vectors and blocks of vectors.
-
-    ``dtype`` and ``device`` are read where present (float64 on the CPU otherwise).
-    """
+    """Anything with a square ``shape`` and ``@``: ours, tensors, numpy, scipy, other libraries."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns."""
 
-    def __matmul__(self, other: Tensor, /) -> Tensor: ...
+    def __matmul__(self, other: Any, /) -> Any: ...
 
 
 class Products:
     """Multiplies with an operator, counts the vectors, and refuses answers that make no sense.
 
     Attributes:
+        name: What the operator calls itself in messages.
+        operator: The operator, wrapped if it is an outside one.
         dimension: Number of rows and columns P.
         dtype: Precision of the vectors.
         device: Where the vectors live.
@@ -56,16 +56,15 @@ class Products:
                 f"{type(operator).__name__} has shape {shape or 'unknown'}, but a curvature "
                 "operator must be square and not empty: give it a shape of (P, P)."
             )
-        dtype = getattr(operator, "dtype", torch.float64)
-        if dtype not in (torch.float32, torch.float64):
+        self.name = type(operator).__name__
+        self.operator = as_operator(operator)
+        self.dtype, self.device = self.operator.dtype, self.operator.device
+        if self.dtype not in (torch.float32, torch.float64):
             raise CurvboundError(
-                f"{type(operator).__name__} works in {dtype}, but spectra need torch.float32 or "
+                f"{self.name} works in {self.dtype}, but spectra need torch.float32 or "
                 "torch.float64: convert the model first."
             )
-        self.operator = operator
         self.dimension = int(shape[0])
-        self.dtype: torch.dtype = dtype
-        self.device = torch.device(getattr(operator, "device", "cpu"))
         self.matvecs = 0
 
     @property
@@ -83,12 +82,12 @@ class Products:
         if not isinstance(result, Tensor) or tuple(result.shape) != expected:
             got = tuple(getattr(result, "shape", ())) or type(result).__name__
             raise CurvboundError(
-                f"{type(self.operator).__name__} @ a tensor of shape {expected} gave {got}: "
+                f"{self.name} @ a tensor of shape {expected} gave {got}: "
                 "its product must be a tensor of the same shape."
             )
         if not bool(torch.isfinite(result).all()):
             raise CurvboundError(
-                f"A product with {type(self.operator).__name__} contains NaN or infinity: check "
+                f"A product with {self.name} contains NaN or infinity: check "
                 "the weights and the loss for overflow, or use double precision."
             )
         return result.to(self.device, self.dtype).reshape(vectors.shape)
@@ -132,7 +131,7 @@ def require_symmetry(products: Products, difference: float, scale: float) -> Non
     allowed = 1e-6 if products.dtype == torch.float64 else 3e-3
     if difference > allowed * scale:
         raise CurvboundError(
-            f"{type(products.operator).__name__} is not symmetric (u'Hv and v'Hu differ by "
+            f"{products.name} is not symmetric (u'Hv and v'Hu differ by "
             f"{difference / scale:.1e} of its size): only symmetric operators have the spectrum "
             "asked for."
         )
