@@ -146,10 +146,11 @@ class CrossEntropy(OutputLoss):
         return p * (targets != IGNORED_LABEL).reshape(-1, 1)
 
     def _row_gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        p = self._probabilities(outputs, targets)
-        labels = targets.reshape(-1, 1)
-        counted = (labels != IGNORED_LABEL).to(p.dtype)
-        return p.scatter_add(1, labels.clamp(min=0), -counted)
+        # The label's entry p_y - 1 would cancel for confident predictions: it is minus the sum of
+        # the others (002-E12).
+        labels = targets.reshape(-1, 1).clamp(min=0)
+        others = self._probabilities(outputs, targets).scatter(1, labels, 0.0)
+        return others.scatter(1, labels, -others.sum(1, keepdim=True))
 
 
 class SquaredError(OutputLoss):

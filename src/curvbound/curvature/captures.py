@@ -80,8 +80,8 @@ def _make_plan(land: Landscape) -> Plan:
                 watched[module] = roles
     general, calls = _compare(land, watched)
     kept: dict[nn.Module, Mapping[str, str]] = {}
-    for module, roles in watched.items():
-        known = {role: name for role, name in roles.items() if name not in general}
+    for module, used in watched.items():
+        known = {role: name for role, name in used.items() if name not in general}
         if known:
             kept[module] = known
     return Plan(kept, general, calls)

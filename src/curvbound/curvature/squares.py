@@ -8,17 +8,10 @@ from torch import Tensor
 from curvbound.batches import Inputs
 from curvbound.curvature.captures import Captured, Plan
 from curvbound.curvature.example_gradients import example_gradients
-from curvbound.curvature.uses import BIAS, DenseUse, Use, example_parts
+from curvbound.curvature.uses import BIAS, WEIGHT, DenseUse, Use, example_parts
 from curvbound.landscape import Landscape
 
-__all__ = ["SquareSums", "seen_once"]
-
-Role = tuple[Use, str, Tensor]
-
-
-def seen_once(use: Use) -> bool:
-    """Whether the call is a dense layer that sees every example at one position."""
-    return isinstance(use, DenseUse) and use.positions == 1
+__all__ = ["ChunkSquares", "SquareSums"]
 
 
 class SquareSums:
@@ -54,52 +47,63 @@ class ChunkSquares:
         self, totals: dict[str, Tensor], uses: Sequence[Use], plan: Plan, names: frozenset[str]
     ) -> None:
         self._totals = totals
-        self._uses = [
-            (use, {role: name for role, name in use.roles.items() if name in names}) for use in uses
-        ]
-        self._plan = plan
-        self._pending: dict[int, Tensor] = {}
+        self._once: list[tuple[int, DenseUse, dict[str, str]]] = []
+        self._direct: list[tuple[int, Use, str, str]] = []
+        self._several: dict[str, list[tuple[int, Use, str]]] = {}
+        self._squared: dict[int, Tensor] = {}
+        for i, use in enumerate(uses):
+            roles = {role: name for role, name in use.roles.items() if name in names}
+            once = {role: name for role, name in roles.items() if plan.calls[name] == 1}
+            if isinstance(use, DenseUse) and use.positions == 1:
+                if once:
+                    self._once.append((i, use, once))
+            else:
+                self._direct += [(i, use, role, name) for role, name in once.items()]
+            for role, name in roles.items():
+                if name not in once.values():
+                    self._several.setdefault(name, []).append((i, use, role))
 
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Take the output gradients of one backward pass."""
-        several: dict[str, list[Role]] = {}
-        for i, ((use, roles), g) in enumerate(zip(self._uses, gradients, strict=True)):
-            for role, name in roles.items():
-                if self._plan.calls[name] > 1:
-                    several.setdefault(name, []).append((use, role, g))
-                elif not seen_once(use):
-                    self._totals[name] += use.squares(role, g)
-            if seen_once(use) and any(self._plan.calls[name] == 1 for name in roles.values()):
-                # The sum over cotangents comes first, so that there is one product per chunk.
-                squared = g.reshape(use.examples, -1).square()
-                if i in self._pending:
-                    self._pending[i] += squared
-                else:
-                    self._pending[i] = squared
-        for name, calls in several.items():
-            self._totals[name] += _squares_of_sum(calls, self._totals[name].numel())
+        for i, use, role, name in self._direct:
+            self._totals[name] += use.squares(role, gradients[i])
+        for i, use, _ in self._once:
+            # The sum over cotangents comes first, so that there is one product per chunk.
+            g = gradients[i].reshape(use.examples, -1)
+            if i in self._squared:
+                self._squared[i].addcmul_(g, g)
+            else:
+                self._squared[i] = g.square()
+        for name, calls in self._several.items():
+            self._totals[name] += _squares_of_sum(calls, gradients, self._totals[name].numel())
 
     def finish(self) -> None:
-        """Complete the chunk."""
-        for i, squared in self._pending.items():
-            use, roles = self._uses[i]
-            assert isinstance(use, DenseUse)  # for the type checker
+        """Complete the totals of dense layers that see every example once: (g^2)^T x^2."""
+        for i, use, roles in self._once:
             for role, name in roles.items():
-                if self._plan.calls[name] > 1:
-                    continue
                 if role == BIAS:
-                    self._totals[name] += squared.sum(0)
+                    self._totals[name] += self._squared[i].sum(0)
                 else:
-                    self._totals[name] += squared.T @ use.rows[:, 0].square()
+                    self._totals[name] += self._squared[i].T @ use.rows[:, 0].square()
+
+    def finish_norms(self) -> Tensor | float:
+        """In place of :meth:`finish`: only the sum of these totals, sum of |g|^2 (|x|^2 + 1)."""
+        total: Tensor | float = 0.0
+        for i, use, roles in self._once:
+            norms = self._squared[i].sum(1, dtype=torch.float64)
+            if WEIGHT in roles:
+                total = total + norms @ use.rows[:, 0].square().sum(1, dtype=torch.float64)
+            if BIAS in roles:
+                total = total + norms.sum()
+        return total
 
 
-def _squares_of_sum(calls: Sequence[Role], size: int) -> Tensor:
+def _squares_of_sum(
+    calls: Sequence[tuple[int, Use, str]], gradients: Sequence[Tensor], size: int
+) -> Tensor:
     """A parameter used by several calls has the sum of their gradients."""
-    total: Tensor | None = None
-    for part in example_parts(calls[0][0].examples, size):
-        summed = sum(use.gradient(role, g, part) for use, role, g in calls)
-        assert isinstance(summed, Tensor)  # for the type checker
-        squares = summed.square().sum(0)
-        total = squares if total is None else total + squares
-    assert total is not None  # for the type checker
-    return total
+    parts = []
+    for part in example_parts(calls[0][1].examples, size):
+        summed = [use.gradient(role, gradients[i], part) for i, use, role in calls]
+        parts.append(torch.stack(summed).sum(0).square_().sum(0))
+    return torch.stack(parts).sum(0)

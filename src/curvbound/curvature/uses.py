@@ -79,12 +79,14 @@ class AffineUse(Use):
         width: Inputs n of one group.
         height: Outputs m of one group.
         weight_shape: Shape of the weight.
+        inputs: What the layer was given.
     """
 
     groups: int
     width: int
     height: int
     weight_shape: torch.Size
+    inputs: Tensor
 
     @abstractmethod
     def input_columns(self, part: slice = slice(None)) -> Tensor:
@@ -117,6 +119,7 @@ class DenseUse(AffineUse):
         self.weight_shape = module.weight.shape
         self.height, self.width = self.weight_shape
         self.groups = 1
+        self.inputs = inputs
         self.rows = inputs.reshape(examples, -1, self.width)
         self.positions = self.rows.shape[1]
 
@@ -226,6 +229,11 @@ class EmbeddingUse(Use):
         self.positions = self.tokens.shape[1]
         self.vocabulary, self.width = module.weight.shape
         self._ignored = module.padding_idx
+
+    def trained_tokens(self) -> Tensor:
+        """All tokens but the padding token, flat."""
+        tokens = self.tokens.reshape(-1)
+        return tokens if self._ignored is None else tokens[tokens != self._ignored]
 
     def rows(self, g: Tensor) -> Tensor:
         """Output gradients ``(B, T, width)``, zero at the padding token, which is not trained."""

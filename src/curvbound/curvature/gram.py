@@ -1,0 +1,136 @@
+"""Gram matrices of per-example gradients (002)."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from curvbound.batches import Inputs
+from curvbound.curvature.captures import Captured, Plan, capture, output_gradients, plan_captures
+from curvbound.curvature.example_gradients import example_gradients
+from curvbound.curvature.layer_gram import call_gram, rows_gram
+from curvbound.curvature.uses import Use
+from curvbound.errors import CurvboundError
+from curvbound.landscape import Landscape
+
+__all__ = ["gram"]
+
+
+def gram(land: Landscape, indices: Sequence[int] | Tensor) -> Tensor:
+    """Gram matrix J J^T; row n of J is the gradient of ln p(y_n | x_n), the given label (002-C2).
+
+    One backward pass; per-example gradients are formed only for layers where nothing is cheaper.
+    The logit gradients are built and scaled in double precision, so that confident predictions
+    neither cancel nor underflow in single precision (002-E12), and the products are added up in
+    double precision. For losses other than cross-entropy the gradient is that of the example's
+    summed loss.
+
+    >>> import torch
+    >>> land = Landscape(torch.nn.Linear(3, 2), (torch.randn(6, 3), torch.tensor([0, 1] * 3)))
+    >>> gram(land, [0, 2, 5]).shape
+    torch.Size([3, 3])
+
+    Args:
+        land: The landscape.
+        indices: Which examples, in the order in which the data yield them.
+
+    Returns:
+        The ``(N', N')`` Gram matrix, float64.
+    """
+    plan = plan_captures(land)
+    inputs, targets = _select(land, _checked(land, indices))
+    with land.differentiable():
+        captured = capture(land, plan.watched, inputs)
+        cotangent, scale = _scaled_gradient(land, captured.outputs.detach(), targets)
+        [gradients] = output_gradients(captured, [cotangent])
+        with torch.no_grad():
+            total = _sum_of_calls(plan, captured, gradients)
+        general = list(plan.general)
+        if general:
+            total += _general_gram(land, general, inputs, cotangent)
+    return total * scale.unsqueeze(0) * scale.unsqueeze(1)
+
+
+def _checked(land: Landscape, indices: Sequence[int] | Tensor) -> Tensor:
+    chosen = torch.as_tensor(indices)
+    if chosen.dim() != 1 or len(chosen) == 0 or chosen.is_floating_point():
+        raise CurvboundError("The indices must be a non-empty list of example numbers.")
+    if int(chosen.min()) < 0 or int(chosen.max()) >= land.n:
+        raise CurvboundError(
+            f"The indices run from {int(chosen.min())} to {int(chosen.max())}, but examples are "
+            f"numbered 0 ... {land.n - 1}."
+        )
+    if len(chosen) * land.saved_bytes > land.memory:
+        raise CurvboundError(
+            f"{len(chosen)} examples need about {len(chosen) * land.saved_bytes / 2**20:.0f} MiB, "
+            f"but {land.memory / 2**20:.0f} MiB may be used: pass fewer indices."
+        )
+    return chosen.to("cpu", torch.int64)
+
+
+def _select(land: Landscape, chosen: Tensor) -> tuple[Inputs, Tensor]:
+    """Fetch examples from the stream, in the order of ``chosen``."""
+    ordered, back = torch.unique(chosen, return_inverse=True)
+    inputs: list[Inputs] = []
+    targets: list[Tensor] = []
+    start = 0
+    for chunk_inputs, chunk_targets in land.batches():
+        stop = start + len(chunk_targets)
+        inside = ordered[(ordered >= start) & (ordered < stop)] - start
+        if len(inside):
+            inside = inside.to(chunk_targets.device)
+            inputs.append(_pick(chunk_inputs, inside))
+            targets.append(chunk_targets[inside])
+        start = stop
+        if start > int(ordered[-1]):
+            break
+    back = back.to(targets[0].device)
+    return _pick(_join(inputs), back), torch.cat(targets)[back]
+
+
+def _pick(inputs: Inputs, rows: Tensor) -> Inputs:
+    if isinstance(inputs, Mapping):
+        return {key: value[rows] for key, value in inputs.items()}
+    return inputs[rows]
+
+
+def _join(parts: Sequence[Inputs]) -> Inputs:
+    if isinstance(parts[0], Mapping):
+        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return torch.cat(list(parts))
+
+
+def _scaled_gradient(land: Landscape, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Loss gradients with largest entry 1 for every example, and what they were divided by."""
+    gradient = land.output_loss.gradient(outputs.to(torch.float64), targets)
+    scale = gradient.abs().flatten(1).amax(1)
+    divisor = torch.where(scale > 0, scale, 1).reshape(-1, *[1] * (gradient.dim() - 1))
+    return (gradient / divisor).to(outputs.dtype), scale
+
+
+def _sum_of_calls(plan: Plan, captured: Captured, gradients: Sequence[Tensor]) -> Tensor:
+    examples = len(captured.outputs)
+    total = torch.zeros(examples, examples, dtype=torch.float64, device=captured.outputs.device)
+    several: dict[str, list[tuple[Use, str, Tensor]]] = {}
+    for use, g in zip(captured.uses, gradients, strict=True):
+        once = [role for role, name in use.roles.items() if plan.calls[name] == 1]
+        if once:
+            total += call_gram(use, once, g)
+        for role, name in use.roles.items():
+            if role not in once:
+                several.setdefault(name, []).append((use, role, g))
+    for calls in several.values():
+        # A parameter used by several calls has the sum of their gradients.
+        parts = [use.gradient(role, g).flatten(1) for use, role, g in calls]
+        total += rows_gram(torch.stack(parts).sum(0))
+    return total
+
+
+def _general_gram(
+    land: Landscape, names: Sequence[str], inputs: Inputs, cotangent: Tensor
+) -> Tensor:
+    rows = [
+        torch.cat([part[:, 0].flatten(1) for part in gradients.values()], 1)
+        for _, gradients in example_gradients(land, names, inputs, cotangent.unsqueeze(0))
+    ]
+    return rows_gram(torch.cat(rows))

@@ -1,0 +1,77 @@
+"""Inner products of the per-example gradients of one layer call."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from curvbound.curvature.uses import BIAS, WEIGHT, AffineUse, EmbeddingUse, Use
+
+__all__ = ["call_gram", "rows_gram"]
+
+# Columns converted to double precision at once.
+COLUMNS = 2**16
+# Numbers in one block of products between positions.
+PAIRS = 2**22
+
+
+def rows_gram(rows: Tensor) -> Tensor:
+    """J J^T for rows J ``(N, size)``, multiplied in double precision."""
+    total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+    for part in torch.split(rows, COLUMNS, 1):
+        wide = part.to(torch.float64)
+        total.addmm_(wide, wide.T)
+    return total
+
+
+def call_gram(use: Use, roles: Sequence[str], g: Tensor) -> Tensor:
+    """Gram matrix of the gradients of the chosen parameters of one call, float64.
+
+    A dense layer on single vectors needs (A A^T) * (G G^T). With positions, either all pairs of
+    positions are multiplied that way, or the gradients are formed: whichever takes fewer
+    multiplications.
+    """
+    if isinstance(use, AffineUse) and _pairs_are_cheaper(use, roles):
+        return _pairs_gram(use, roles, g)
+    if isinstance(use, EmbeddingUse):
+        return rows_gram(_embedding_rows(use, g))
+    parts = [use.gradient(role, g).flatten(1) for role in roles]
+    return torch.stack([rows_gram(part) for part in parts]).sum(0)
+
+
+def _pairs_are_cheaper(use: AffineUse, roles: Sequence[str]) -> bool:
+    n = use.width if WEIGHT in roles else 0
+    size = use.height * (n + (BIAS in roles))
+    explicit = use.positions * use.height * n + use.examples * size
+    pairs = use.examples * use.positions**2 * (n + use.height)
+    return pairs <= explicit
+
+
+def _pairs_gram(use: AffineUse, roles: Sequence[str], g: Tensor) -> Tensor:
+    """Sum over groups and pairs of positions of (x_t . x_s) (g_t . g_s)."""
+    N, T = use.examples, use.positions
+    total = torch.zeros(N, N, dtype=torch.float64, device=g.device)
+    step = max(1, PAIRS // max(1, N * T * T))
+    left = use.output_columns(g).to(torch.float64)
+    right = use.input_columns() if WEIGHT in roles else None
+    for group in range(use.groups):
+        outputs = left[:, group].mT.reshape(N * T, -1)
+        inputs = None
+        if right is not None:
+            inputs = right[:, group].mT.reshape(N * T, -1).to(torch.float64)
+        for start in range(0, N, step):
+            rows = slice(start * T, min(start + step, N) * T)
+            products = outputs[rows] @ outputs.T
+            if inputs is not None:
+                similar = inputs[rows] @ inputs.T
+                products *= similar.add_(1.0) if BIAS in roles else similar
+            total[start : start + step] += products.reshape(-1, T, N, T).sum((1, 3))
+    return total
+
+
+def _embedding_rows(use: EmbeddingUse, g: Tensor) -> Tensor:
+    """Explicit gradients, restricted to the tokens that occur."""
+    occurring, place = torch.unique(use.tokens, return_inverse=True)
+    rows = use.rows(g)
+    dense = rows.new_zeros(use.examples, len(occurring), use.width)
+    return dense.scatter_add_(1, place.unsqueeze(2).expand_as(rows), rows).flatten(1)
