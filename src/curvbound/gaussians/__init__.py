@@ -3,14 +3,20 @@
 from curvbound.gaussians.distribution import Distribution, Divergence, from_tensors
 from curvbound.gaussians.forward import NoisyNetwork
 from curvbound.gaussians.gaussian import Gaussian, diagonal, isotropic, kronecker, neuron_block
+from curvbound.gaussians.low_rank import LowRank
 from curvbound.gaussians.monte_carlo import ErrorCounts, chunk_generator, count_errors, errors_of
+from curvbound.gaussians.truncated import TruncatedGaussian, largest_deviation
+from curvbound.gaussians.uniform import Uniform
 
 __all__ = [
     "Distribution",
     "Divergence",
     "ErrorCounts",
     "Gaussian",
+    "LowRank",
     "NoisyNetwork",
+    "TruncatedGaussian",
+    "Uniform",
     "chunk_generator",
     "count_errors",
     "diagonal",
@@ -18,5 +24,6 @@ __all__ = [
     "from_tensors",
     "isotropic",
     "kronecker",
+    "largest_deviation",
     "neuron_block",
 ]

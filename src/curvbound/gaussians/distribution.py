@@ -147,6 +147,21 @@ class Distribution(ABC):
             for name, mean in self.mean.items()
         }
 
+    def _sample_coordinates(
+        self, generator: torch.Generator, dtype: torch.dtype | None
+    ) -> dict[str, Tensor]:
+        """Mean plus the noise of every layer, in float64 until the last rounding."""
+        drawn: dict[str, Tensor] = {}
+        for noise in self.layer_noise.values():
+            device = self.mean[noise.layout.parameters[0]].device
+            drawn |= noise.layout.split(
+                noise.standard_noise(1, generator, torch.float64, device)[0]
+            )
+        return {
+            name: (mean.to(torch.float64) + drawn[name]).to(dtype or mean.dtype)
+            for name, mean in self.mean.items()
+        }
+
     def _describe(self) -> dict[str, Any]:
         return {"kind": self.kind, "parameters": list(self.mean)}
 

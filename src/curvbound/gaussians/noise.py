@@ -35,9 +35,17 @@ _WORKING_SET = 2**24
 class LayerNoise(Protocol):
     """What a distribution tells about one layer: W = mean + left N right^T."""
 
-    layout: BlockLayout
-    left: Tensor | None
-    right: Tensor | None
+    @property
+    def layout(self) -> BlockLayout:
+        """The layer matrix."""
+
+    @property
+    def left(self) -> Tensor | None:
+        """Orthogonal matrix, or None for the identity."""
+
+    @property
+    def right(self) -> Tensor | None:
+        """Orthogonal matrix, or None for the identity."""
 
     def standard_noise(
         self, count: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device

@@ -28,12 +28,13 @@ _ULP = 2.0**-52
 
 
 def upward(value: float, error: float = 0.0) -> float:
-    """``value + error``, rounded up.
+    """``value + error``, rounded up; infinite where the calculation overflowed to NaN.
 
     >>> upward(1.0) > 1.0
     True
     """
-    return math.nextafter(value + error, math.inf)
+    total = value + error
+    return math.inf if math.isnan(total) else math.nextafter(total, math.inf)
 
 
 def excess(variance: Tensor, reference: Tensor) -> Tensor:
