@@ -91,7 +91,6 @@ class Landscape:
         self.parameters = trainable_parameters(model)
         first = next(iter(self.parameters.values()))
         self.dtype, self.device = first.dtype, first.device
-        self.n, self.terms, self._first = self._count()
         self._look(batch_size, memory)
         if parameters is not None:
             self._restrict(parameters)
@@ -100,38 +99,33 @@ class Landscape:
         self.frozen = tuple(name for name, _ in model.named_parameters() if name not in self.slices)
         self.layers = layer_blocks(model, self.parameters, self._use)
 
-    def _count(self) -> tuple[int, int, tuple[Inputs, Tensor]]:
-        examples = terms = 0
-        first = None
+    def _first_examples(self) -> tuple[Inputs, Tensor]:
         for inputs, targets in Replay(self._source, self._random_state):
-            if first is None and len(targets):
-                first = next(chunks([(inputs, targets)], _PROBE_EXAMPLES))
-            self.loss.check_targets(targets)
-            examples += len(targets)
-            terms += self.loss.count(targets)
-        if first is None:
-            raise CurvboundError("The data are empty: there is not a single example.")
-        if terms == 0:
-            raise CurvboundError("Every label is -100 (ignored): there is nothing to average.")
-        return examples, terms, (place(first[0], self.device, self.dtype), first[1].to(self.device))
+            if len(targets):
+                inputs, targets = next(chunks([(inputs, targets)], _PROBE_EXAMPLES))
+                return place(inputs, self.device, self.dtype), targets.to(self.device)
+        raise CurvboundError("The data are empty: there is not a single example.")
 
     def _look(self, batch_size: int | None, memory: int | None) -> None:
-        inputs, targets = self._first
+        inputs, targets = self._first_examples()
         with random_state(self._random_state), twice_differentiable(self.model):
             found = probe_forward(self.model, lambda: self.forward(inputs), len(targets))
         self.loss.check(found.outputs, targets)
-        if not bool(torch.isfinite(self.loss.mean(found.outputs, targets))):
-            raise CurvboundError(
-                "The loss of the first examples is not finite: look for infinite inputs or for "
-                "weights that overflow."
-            )
+        self.n = self.terms = 0
+        for _, labels in Replay(self._source, self._random_state):
+            self.loss.check(found.outputs, targets, labels)
+            self.n += len(labels)
+            self.terms += self.loss.count(labels)
+        if self.terms == 0:
+            raise CurvboundError("Every label is -100 (ignored): there is nothing to average.")
+        self._finite(float(self.loss.mean(found.outputs, targets)))
         self.curved = tuple(sorted(found.curved))
         self.piecewise_linear = not self.curved
         self._use = found.use
         self.saved_bytes = found.saved_bytes
         weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
         self.memory = require_memory(memory, self.device, weights, found.saved_bytes)
-        self.batch_size = batch_size or chunk_size(found, memory)
+        self.batch_size = min(batch_size or chunk_size(found, memory), self.n)
 
     def _restrict(self, choice: LayerChoice) -> None:
         self.slices = parameter_slices(self.parameters)
@@ -212,9 +206,7 @@ class Landscape:
 
         def contribution(inputs: Inputs, targets: Tensor) -> Tensor:
             with torch.no_grad():
-                outputs = self.forward(inputs)
-                self.loss.check_targets(targets)
-                return self.loss.sum(outputs, targets).to(torch.float64)
+                return self.loss.sum(self.forward(inputs), targets).to(torch.float64)
 
         return self._finite(float(self.reduce(contribution)) / self.terms)
 
@@ -234,7 +226,7 @@ class Landscape:
     def _finite(self, value: float) -> float:
         if value - value != 0:
             raise CurvboundError(
-                "The loss over the data is not finite: look for infinite inputs or for weights "
+                "The loss of the data is not finite: look for infinite inputs or for weights "
                 "that overflow."
             )
         return value

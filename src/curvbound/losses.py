@@ -1,5 +1,6 @@
 """Cross-entropy, squared error and binary cross-entropy with their output derivatives."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -51,18 +52,15 @@ class CrossEntropy(OutputLoss):
         return total / max(self.count(targets), 1)
 
     @override
-    def check_targets(self, targets: Tensor) -> None:
-        if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+    def check(self, outputs: Tensor, targets: Tensor, labels: Tensor | None = None) -> None:
+        labels = targets if labels is None else labels
+        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
             raise CurvboundError(
-                f"cross_entropy needs integer class labels, but the targets are {targets.dtype}: "
+                f"cross_entropy needs integer class labels, but the targets are {labels.dtype}: "
                 "pass labels as int64, or use loss='mse' or 'binary_cross_entropy'."
             )
-
-    @override
-    def check(self, outputs: Tensor, targets: Tensor) -> None:
-        self.check_targets(targets)
         classes = outputs.shape[self._class_dimension(outputs, targets)]
-        counted = targets[targets != IGNORED_LABEL]
+        counted = labels[labels != IGNORED_LABEL]
         if counted.numel() and (int(counted.min()) < 0 or int(counted.max()) >= classes):
             raise CurvboundError(
                 f"Labels run from {int(counted.min())} to {int(counted.max())} but the network has "
@@ -167,7 +165,7 @@ class SquaredError(OutputLoss):
         return functional.mse_loss(outputs, targets.to(outputs.dtype))
 
     @override
-    def check(self, outputs: Tensor, targets: Tensor) -> None:
+    def check(self, outputs: Tensor, targets: Tensor, labels: Tensor | None = None) -> None:
         _check_same_shape(self.name, outputs, targets)
 
     @override
@@ -180,14 +178,14 @@ class SquaredError(OutputLoss):
 
     @override
     def hessian_factor(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        root = torch.full_like(outputs, self._scale(outputs) ** 0.5)
+        root = torch.full_like(outputs, math.sqrt(self._scale(outputs)))
         return _one_column_per_element(root)
 
     @override
     def sample(self, outputs: Tensor, targets: Tensor, uniform: Tensor) -> Tensor:
         # Half a step away from 0, whose normal quantile is infinite.
-        noise = torch.special.ndtri(uniform + 2.0**-54).to(outputs.dtype)
-        return outputs + noise / self._scale(outputs) ** 0.5
+        noise: Tensor = torch.special.ndtri(uniform + 2.0**-54).to(outputs.dtype)
+        return outputs + noise / math.sqrt(self._scale(outputs))
 
     @override
     def outer_product(self, outputs: Tensor, targets: Tensor, vector: Tensor) -> Tensor:
@@ -214,18 +212,15 @@ class BinaryCrossEntropy(OutputLoss):
         return functional.binary_cross_entropy_with_logits(outputs, self._fit(outputs, targets))
 
     @override
-    def check_targets(self, targets: Tensor) -> None:
-        if targets.numel() and (float(targets.min()) < 0 or float(targets.max()) > 1):
-            raise CurvboundError(
-                f"binary_cross_entropy needs targets in [0, 1], but they run from "
-                f"{float(targets.min()):g} to {float(targets.max()):g}."
-            )
-
-    @override
-    def check(self, outputs: Tensor, targets: Tensor) -> None:
-        self.check_targets(targets)
+    def check(self, outputs: Tensor, targets: Tensor, labels: Tensor | None = None) -> None:
         if outputs.numel() != targets.numel() or len(outputs) != len(targets):
             _check_same_shape(self.name, outputs, targets)
+        labels = targets if labels is None else labels
+        if labels.numel() and (float(labels.min()) < 0 or float(labels.max()) > 1):
+            raise CurvboundError(
+                f"binary_cross_entropy needs targets in [0, 1], but they run from "
+                f"{float(labels.min()):g} to {float(labels.max()):g}."
+            )
 
     @override
     def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -241,7 +241,7 @@ def probe_forward(model: nn.Module, run: Callable[[], Tensor], examples: int) ->
     def pack(tensor: Tensor) -> Tensor:
         nonlocal largest
         if tensor.data_ptr() not in known:
-            sizes[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+            sizes[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
             largest = max(largest, tensor.numel() * tensor.element_size())
         return tensor
 

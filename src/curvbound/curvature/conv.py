@@ -103,7 +103,8 @@ class _Convolution(torch.autograd.Function):
         if not ctx.on.weights:
             if not to_inputs:
                 return (None,) * 5
-            back = _InputGradient.apply(gradient, weight, inputs.detach(), ctx.geometry, ctx.on)
+            constants = inputs.detach(), ctx.geometry, ctx.on
+            back = _InputGradient.apply(gradient, weight, *constants)  # type: ignore[no-untyped-call]
             return back, None, None, None, None
         parts = _aten.convolution_backward(
             gradient, inputs, weight, [weight.shape[0]], *ctx.geometry.arguments(),
@@ -116,5 +117,6 @@ def convolve(
     inputs: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry, on: Switch
 ) -> Tensor:
     """Convolution; differentiate it once with ``on.weights`` False, then again with True."""
-    result: Tensor = _Convolution.apply(inputs, weight, bias, geometry, on)
+    arguments = (inputs, weight, bias, geometry, on)
+    result: Tensor = _Convolution.apply(*arguments)  # type: ignore[no-untyped-call]
     return result

@@ -7,6 +7,7 @@ a hand-written R-operator needs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,9 +45,10 @@ class ChunkGraph:
             return (None,) * len(self.sites), (None,) * len(self.names)
         self.on.weights = False
         try:
+            ends: list[Any] = [*(site.output for site in self.sites), *self.leaves.values()]
             gradients = torch.autograd.grad(
                 scalars,
-                [*(site.output for site in self.sites), *self.leaves.values()],
+                ends,
                 weights,
                 create_graph=True,
                 allow_unused=True,

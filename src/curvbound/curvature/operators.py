@@ -1,5 +1,6 @@
 """Curvature matrices known by their products with vectors."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -70,11 +71,11 @@ class CurvatureOperator(ABC, Generic[Graph]):
                 )
                 for column in block.unbind(1)
             ]
-            return torch.stack(columns, 1)
+            return torch.stack(columns, 1) if len(columns) > 1 else columns[0].unsqueeze(1)
 
         total = self.land.reduce(contribution, ((graph,) for graph in self._graphs()))
         total = total.div_(self.land.terms)
-        if not bool(torch.isfinite(total).all()):
+        if not math.isfinite(float(total.sum())):
             raise CurvboundError(
                 f"A product with the {self.name} is not finite: look for infinite inputs, for "
                 "weights that overflow, or for a function without a second derivative (sqrt at 0)."

@@ -16,10 +16,12 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from curvbound.curvature.conv import Geometry, Switch, convolve, input_gradient
+from curvbound.curvature.relu import relu
 
 __all__ = ["Site", "SiteRecorder"]
 
 _CONVOLUTIONS: dict[Callable[..., Any], int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
+_RELUS = (functional.relu, torch.relu, Tensor.relu)
 _CONV_DEFAULTS = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 
 
@@ -67,7 +69,7 @@ class SiteRecorder(TorchFunctionMode):
     """
 
     def __init__(self, leaves: Mapping[str, Tensor], on: Switch) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.sites: list[Site] = []
         self.aliases: dict[str, Tensor] = {}
         self._names = {id(leaf): name for name, leaf in leaves.items()}
@@ -87,6 +89,8 @@ class SiteRecorder(TorchFunctionMode):
             geometry = _geometry(call, _CONVOLUTIONS[func])
             if geometry is not None and self._known(call):
                 return self._convolution(call["input"], call["weight"], call["bias"], geometry)
+        elif func in _RELUS and not kwargs.get("inplace", len(args) > 1 and args[1]):
+            return relu(args[0] if args else kwargs["input"])
         return func(*args, **kwargs)
 
     def _known(self, call: Mapping[str, Any]) -> bool:
@@ -94,11 +98,11 @@ class SiteRecorder(TorchFunctionMode):
         # has a history of its own. A known bias next to an unknown weight takes the general way.
         return id(call["weight"]) in self._names
 
-    def _alias(self, leaf: Tensor | None) -> Tensor | None:
-        name = self._names.get(id(leaf))
-        if name is None or leaf is None:
-            return leaf
-        return self.aliases.setdefault(name, leaf.detach().requires_grad_())
+    def _alias(self, leaf: Tensor) -> Tensor:
+        return self.aliases.setdefault(self._names[id(leaf)], leaf.detach().requires_grad_())
+
+    def _optional_alias(self, bias: Tensor | None) -> Tensor | None:
+        return self._alias(bias) if bias is not None and id(bias) in self._names else bias
 
     def _record(
         self, inputs: Tensor, weight: Tensor, bias: Any, output: Tensor, geometry: Geometry | None
@@ -109,15 +113,14 @@ class SiteRecorder(TorchFunctionMode):
         return output
 
     def _dense(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        output = functional.linear(input, self._alias(weight), self._alias(bias))  # type: ignore[arg-type]
+        output = functional.linear(input, self._alias(weight), self._optional_alias(bias))
         return self._record(input, weight, bias, output, None)
 
     def _convolution(
         self, inputs: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry
     ) -> Tensor:
-        known_weight = self._alias(weight)
-        assert known_weight is not None  # for the type checker
-        output = convolve(inputs, known_weight, self._alias(bias), geometry, self._on)
+        known = self._alias(weight), self._optional_alias(bias)
+        output = convolve(inputs, *known, geometry, self._on)
         return self._record(inputs, weight, bias, output, geometry)
 
 
