@@ -106,7 +106,7 @@ def test_single_precision_reaches_its_tolerance_and_stays_orthonormal():
     assert torch.allclose(gram, torch.eye(10, dtype=torch64), atol=2e-5)
     true = (spectrum[:, None] * pairs.vectors - pairs.vectors * pairs.values).norm(dim=0)
     assert torch.allclose(true, pairs.residuals.double(), atol=1e-5 * 30)
-    assert float(true.max()) <= 1.01e-3 * 30
+    assert float(true.max()) <= 5.1e-4 * 30
 
 
 def test_top_ten_of_a_hessian_like_spectrum_takes_at_most_24_products():
@@ -121,10 +121,10 @@ def test_top_fifty_of_a_kronecker_like_spectrum_takes_at_most_120_products():
     spectrum = kronecker_decay()
     exact = spectrum.sort(descending=True).values[:50]
     operator = CountingOperator(spectrum.float())
-    pairs = top_eigenpairs(operator, 50, tolerance=1e-3)
+    pairs = top_eigenpairs(operator, 50)
     error = spectrum[:, None] * pairs.vectors - pairs.vectors * pairs.values
     assert float(error.norm(dim=0).max()) <= 1e-3 * float(exact[0])
-    assert torch.allclose(pairs.values.double(), exact, atol=3e-3 * float(exact[0]))
+    assert torch.allclose(pairs.values.double(), exact, atol=1e-4 * float(exact[0]))
     assert operator.matvecs <= 120
 
 
