@@ -58,8 +58,8 @@ def optimal_prior_lower_bound(h: Any, d: Any, beta: float) -> OptimalPrior:
     curvature, distance = _array(h, "h"), _array(d, "d")
     if curvature.shape != distance.shape:
         raise CurvboundError(
-            f"h has shape {curvature.shape} but d has shape {distance.shape}: one curvature and one "
-            "distance per parameter are needed."
+            f"h has shape {curvature.shape} but d has shape {distance.shape}: one curvature and "
+            "one distance per parameter are needed."
         )
     if not (np.isfinite(beta) and beta > 0):
         raise CurvboundError(f"beta must be a positive number, not {beta}.")

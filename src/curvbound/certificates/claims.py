@@ -1,0 +1,199 @@
+"""From a posterior to claims: Monte Carlo with a seed nobody can shop for, and the bounds."""
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from curvbound.batches import place
+from curvbound.bounds import (
+    DeltaLedger,
+    error_rate,
+    kl_inverse,
+    pac_bayes_kl,
+    single_draw_kl,
+)
+from curvbound.certificates.record import Claim, MonteCarlo, Union
+from curvbound.datasets import Examples
+from curvbound.gaussians import ErrorCounts, Gaussian, NoisyNetwork, count_errors, errors_of
+from curvbound.gaussians.usage import logits
+
+__all__ = [
+    "Evaluated",
+    "RandomisedNetwork",
+    "content_seed",
+    "counted",
+    "drawn_network",
+    "evaluate_claims",
+    "looseness",
+    "mistakes",
+    "with_weights",
+]
+
+OBSERVATIONS = 200_000
+"""Least number of Bernoulli observations behind a certified empirical risk."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The claims about one posterior and how its risk was measured."""
+
+    claims: list[Claim]
+    monte_carlo: MonteCarlo
+    drawn_errors: int
+
+
+def content_seed(*parts: str) -> int:
+    """A seed that follows from hashes, so that it cannot be chosen (CERT-4).
+
+    >>> content_seed("prior", "posterior") == content_seed("prior", "posterior")
+    True
+    """
+    return int.from_bytes(hashlib.sha256("\n".join(parts).encode()).digest()[:6], "big")
+
+
+def evaluate_claims(
+    model: nn.Module,
+    prior: Gaussian,
+    posterior: Gaussian,
+    data: Examples,
+    delta: float,
+    charge: float,
+) -> Evaluated:
+    """Measure the empirical risks and state what follows from them.
+
+    The randomised network and the majority vote share one event, so both claims hold together;
+    the one drawn network has an event of its own. A fifth of delta goes to the Monte Carlo.
+    """
+    n = len(data)
+    divergence = posterior.kl(prior).total
+    hashes = (prior.hash, posterior.hash, data.hash)
+    ledger = DeltaLedger(delta)
+    carlo_delta = ledger.spend("Monte Carlo", float(f"{delta / 5:.6g}"))
+    bayes_delta = ledger.spend_rest("PAC-Bayes")
+
+    seed = content_seed(*hashes, "Monte Carlo")
+    passes = max(1, -(-OBSERVATIONS // n))
+    noisy = NoisyNetwork(model, posterior, data.inputs[:2])
+    found = count_errors(noisy, data, passes=passes, seed=seed)
+    carlo = MonteCarlo(
+        independent=noisy.independent,
+        counts=found.by_draw.tolist(),
+        chunk=found.chunk,
+        seed=seed,
+        methods=noisy.method,
+        limit=found.limit(carlo_delta),
+    )
+    gibbs = pac_bayes_kl(carlo.limit, divergence, n, bayes_delta, charge=charge)
+    spent = {"PAC-Bayes": bayes_delta, "Monte Carlo": carlo_delta}
+
+    weights = drawn_weights(posterior, content_seed(*hashes, "one drawn network"))
+    drawn_errors = mistakes(with_weights(model, weights), data)
+    ratio = posterior.log_ratio(prior, weights)
+    drawn_risk = error_rate(drawn_errors, n)
+    drawn = single_draw_kl(drawn_risk, ratio, n, delta, charge=charge)
+    claims = [
+        Claim(
+            about="the randomised network",
+            bound=gibbs,
+            delta=spent,
+            risk=carlo.limit,
+            nats=divergence,
+        ),
+        Claim(
+            about="one drawn network",
+            bound=drawn,
+            delta={"one draw": delta},
+            risk=drawn_risk,
+            nats=ratio,
+        ),
+        Claim(
+            about="the majority vote",
+            bound=min(1.0, 2 * gibbs),
+            delta=spent,
+            risk=carlo.limit,
+            nats=divergence,
+        ),
+    ]
+    return Evaluated(claims, carlo, drawn_errors)
+
+
+def counted(carlo: MonteCarlo, examples: int) -> ErrorCounts:
+    """The counts of a record, in the form that knows its confidence limit."""
+    return ErrorCounts(
+        np.array(carlo.counts, dtype=np.int64), examples, carlo.chunk, carlo.independent, carlo.seed
+    )
+
+
+def mistakes(model: nn.Module, data: Examples) -> int:
+    """Errors of a deterministic network; ties count as errors (001-E7)."""
+    total = 0
+    first = next(model.parameters())
+    with torch.no_grad():
+        for inputs, targets in zip(data.inputs.split(1000), data.targets.split(1000), strict=True):
+            total += int(
+                errors_of(logits(model(place(inputs, first.device, first.dtype))), targets).sum()
+            )
+    return total
+
+
+def looseness(
+    claim: Claim, carlo: MonteCarlo, union: Union, layers: Mapping[str, float], n: int
+) -> dict[str, float]:
+    """Where the bound comes from: what each source adds, in the order risk to confidence."""
+    measured = counted(carlo, n).risk
+    divergence = claim.nats
+    with_kl = kl_inverse(claim.risk, divergence / n)
+    with_union = kl_inverse(claim.risk, (divergence + union.charge) / n)
+    parts = {"empirical risk": measured, "Monte Carlo": claim.risk - measured}
+    total = sum(layers.values()) or 1.0
+    for name, nats in layers.items():
+        parts[f"KL of {name}"] = (with_kl - claim.risk) * nats / total
+    parts["choice of the prior"] = with_union - with_kl
+    parts["confidence"] = claim.bound - with_union
+    return parts
+
+
+def drawn_weights(posterior: Gaussian, seed: int) -> dict[str, Tensor]:
+    """The one draw of the posterior that belongs to a seed, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return posterior.sample(generator, dtype=torch.float64)
+
+
+def drawn_network(model: nn.Module, posterior: Gaussian, hashes: tuple[str, str, str]) -> nn.Module:
+    """The deterministic network of the claim about one drawn network."""
+    return with_weights(model, drawn_weights(posterior, content_seed(*hashes, "one drawn network")))
+
+
+def with_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of the network with other weights."""
+    copied = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        for name, parameter in copied.named_parameters():
+            if name in weights:
+                parameter.copy_(weights[name])  # rounds to the network's precision
+    return copied
+
+
+class RandomisedNetwork(nn.Module):
+    """Predicts with weights drawn from a distribution, anew in every call.
+
+    Every prediction has the law the certificate is about. Examples of one batch share a draw.
+    """
+
+    def __init__(self, model: nn.Module, posterior: Gaussian, seed: int | None = None) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(model).eval()
+        self.posterior = posterior
+        self._generator = torch.Generator()
+        self._generator.seed() if seed is None else self._generator.manual_seed(seed)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Draw weights and predict."""
+        weights = self.posterior.sample(self._generator)
+        return torch.func.functional_call(self.network, weights, args, kwargs)

@@ -1,0 +1,107 @@
+"""Which closed-form posterior to certify: looked for on estimates, never on the final count."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvbound.bounds import pac_bayes_kl
+from curvbound.certificates.closed_form import BlockCurvature, ClosedForm, closed_form
+from curvbound.certificates.preparation import Prepared
+from curvbound.certificates.prior import Prior
+from curvbound.datasets import Examples
+from curvbound.gaussians import NoisyNetwork, count_errors
+
+__all__ = ["Candidate", "search"]
+
+_ESTIMATE_EXAMPLES = 10_000
+_DECADES = (-2.0, -1.0, 0.0, 1.0)
+"""Where the search for beta starts, in decades of 1/n."""
+
+_REFINEMENTS = (0.5, 0.25)
+"""How it goes on around the best so far."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A posterior that was looked at.
+
+    Attributes:
+        form: The closed-form posterior and its prior scales.
+        fraction: How far its mean went from the prior mean to the trained weights.
+        estimate: What the certificate would say if the estimated risk were exact.
+    """
+
+    form: ClosedForm
+    fraction: float
+    estimate: float
+
+
+def search(
+    prepared: Prepared,
+    prior: Prior,
+    curvature_at: Callable[[Mapping[str, Tensor]], Mapping[str, BlockCurvature]],
+    data: Examples,
+    delta: float,
+    *,
+    fractions: tuple[float, ...],
+    seed: int,
+) -> Candidate:
+    """Find beta, and the mean between prior and trained weights, with the smallest estimate.
+
+    All of this shapes the posterior only, over which PAC-Bayes bounds hold simultaneously, so it
+    costs nothing; the certifying Monte Carlo uses fresh draws (000-E9).
+
+    Args:
+        prepared: The network.
+        prior: The prior family.
+        curvature_at: Gives the curvature at a posterior mean.
+        data: The bound data; a part of them serves for the estimates.
+        delta: Failure probability the estimates are made for.
+        fractions: Means to try: 1 is the trained network, 0 the prior mean.
+        seed: Seed of the estimates.
+    """
+    seen = _sample(data, seed)
+
+    def at(fraction: float) -> Candidate:
+        mean = _between(prior.mean, prepared.trained, fraction)
+        curvature = curvature_at(mean)
+
+        def look(decade: float) -> Candidate:
+            beta = 10.0**decade / len(data)
+            form = closed_form(curvature, mean, prior.mean, beta, grids=prior.grids)
+            noisy = NoisyNetwork(prepared.model, form.posterior, data.inputs[:2])
+            risk = count_errors(noisy, seen, passes=1, seed=seed).risk
+            divergence = form.posterior.kl(prior.distribution(form.indices)).total
+            estimate = pac_bayes_kl(
+                risk, divergence, len(data), delta, charge=prior.charge(form.indices)
+            )
+            return Candidate(form, fraction, estimate)
+
+        best = _best(look(decade) for decade in _DECADES)
+        for step in _REFINEMENTS:
+            centre = math.log10(best.form.beta * len(data))
+            best = _best([best, look(centre - step), look(centre + step)])
+        return best
+
+    return _best(at(fraction) for fraction in fractions)
+
+
+def _best(candidates: Iterable[Candidate]) -> Candidate:
+    return min(candidates, key=lambda candidate: candidate.estimate)
+
+
+def _between(
+    start: Mapping[str, Tensor], end: Mapping[str, Tensor], fraction: float
+) -> dict[str, Tensor]:
+    if fraction == 1.0:  # the trained weights themselves, not their rounded interpolation
+        return dict(end)
+    return {name: torch.lerp(start[name], end[name], fraction) for name in end}
+
+
+def _sample(data: Examples, seed: int) -> Examples:
+    if len(data) <= _ESTIMATE_EXAMPLES:
+        return data
+    return data.split(_ESTIMATE_EXAMPLES, seed=seed)[0]
