@@ -187,6 +187,12 @@ _RECIPES: dict[str, Recipe] = {
             batch_size=32,
             epochs=30,
         ),
+        _FAST.replace(
+            name="fast-cnn",
+            description="the same for convolutional nets, which need a lower rate",
+            lr=0.05,
+            epochs=15,
+        ),
         Recipe(
             "000",
             "000 section 5: to 100 % training accuracy (optimiser not given there)",
