@@ -80,6 +80,12 @@ class NoisyLayer(ABC):
     def __call__(self, x: Tensor, draws: Draws) -> Tensor:
         """Output of the layer, every example with its own weights."""
 
+    def _turned(self, noise: Tensor) -> Tensor:
+        """``left N right^T`` for a stack of draws."""
+        if self.left is not None:
+            noise = self.left @ noise
+        return noise if self.right is None else noise @ self.right.T
+
     def _generator(self, draws: Draws, x: Tensor) -> torch.Generator:
         name = self.layout.name
         if len(x) != draws.examples or (not self.repeats and not draws.first_call(name)):
@@ -154,20 +160,31 @@ class PerExample(NoisyLayer):
         generator = self._generator(draws, x)
         output = self._mean_output(x)
         positions = output.numel() // (len(x) * self.layout.rows)
-        noise = x.new_empty(len(x), self.layout.rows, positions)
-        held = self.layout.size + positions * (self._groups * self.layout.columns + len(noise[0]))
+        noise = x.new_empty(len(x), positions, self.layout.rows)
+        held = self.layout.size + positions * (
+            self._groups * self.layout.columns + len(noise[0, 0])
+        )
         step = max(1, _WORKING_SET // held)
+        turn = self._turning_weights_is_cheaper(positions)
+        left, right = (None, None) if turn else (self.left, self.right)
         for start in range(0, len(x), step):
             part = x[start : start + step]
             weights = self.noise.standard_noise(len(part), generator, self.dtype, self.device)
-            noise[start : start + step] = self._apply(weights, self._patches(part, positions))
+            weights = self._turned(weights) if turn else weights
+            patches = self._patches(part, positions, right)
+            noise[start : start + step] = self._apply(weights, patches, left)
         if isinstance(self.module, CONVOLUTIONS):
-            return noise.view_as(output).add_(output)
-        return noise.mT.reshape(output.shape) + output
+            noise = noise.mT
+        return noise.reshape(output.shape) + output
 
     @property
     def _groups(self) -> int:
         return self.module.groups if isinstance(self.module, CONVOLUTIONS) else 1
+
+    def _turning_weights_is_cheaper(self, positions: int) -> bool:
+        """Compare the products for left N right^T with those for turning inputs and outputs."""
+        rows, columns = self.layout.rows, self.layout.columns
+        return rows * columns * (rows + columns) < positions * (self._groups * columns**2 + rows**2)
 
     def _mean_output(self, x: Tensor) -> Tensor:
         assert self.weight is not None
@@ -176,39 +193,54 @@ class PerExample(NoisyLayer):
             return output
         return functional.linear(x, self.weight, self.bias)
 
-    def _patches(self, x: Tensor, positions: int) -> Tensor:
-        """What N is multiplied with: ``(examples, groups, columns, positions)``, rotated."""
-        parts = []
-        if self.random_weight and isinstance(self.module, CONVOLUTIONS):
-            parts.append(_unfold(self.module, x).reshape(len(x), self._groups, -1, positions))
-        elif self.random_weight:
-            parts.append(x.reshape(len(x), 1, positions, -1).mT)
-        if self.random_bias:
-            parts.append(x.new_ones(len(x), self._groups, 1, positions))
-        patches = torch.cat(parts, 2)
-        return patches if self.right is None else self.right.T @ patches
+    def _patches(self, x: Tensor, positions: int, right: Tensor | None) -> Tensor:
+        """What N meets, ``(examples, groups, positions, columns)``, rotated by ``right``.
 
-    def _apply(self, weights: Tensor, patches: Tensor) -> Tensor:
-        """``left N patches`` with rows of a group meeting the patches of that group only."""
-        examples, groups, _, positions = patches.shape
-        if self.left is None:
-            by_group = weights.view(examples, groups, -1, self.layout.columns)
-            return (by_group @ patches).view(examples, -1, positions)
-        everywhere = weights[:, None] @ patches
-        left = self.left.view(groups, -1, self.layout.rows)
-        return (left @ everywhere).reshape(examples, -1, positions)
+        Without a rotation the column of ones that belongs to the bias is left out.
+        """
+        shape = (len(x), positions, self._groups, -1)
+        if not self.random_weight:
+            patches = x.new_empty(*shape[:3], 0)
+        elif isinstance(self.module, CONVOLUTIONS):
+            patches = _unfold(self.module, x).reshape(shape)
+        else:
+            patches = x.reshape(shape)
+        if right is not None:
+            width = patches.shape[-1]
+            patches = patches @ right[:width]
+            if self.random_bias:
+                patches += right[width]
+        return patches.transpose(1, 2)
+
+    def _apply(self, weights: Tensor, patches: Tensor, left: Tensor | None) -> Tensor:
+        """``left N patches``, where rows of a group meet the patches of that group only."""
+        if left is None:
+            by_group = weights.reshape(len(weights), self._groups, -1, self.layout.columns)
+            result = _times(by_group, patches)
+        elif self._groups == 1:
+            result = _times(weights[:, None], patches) @ left.T
+        else:
+            by_group = left.view(self._groups, -1, self.layout.rows)
+            result = _times(weights[:, None], patches) @ by_group.mT
+        return result.transpose(1, 2).flatten(2)
+
+
+def _times(weights: Tensor, patches: Tensor) -> Tensor:
+    """``patches weights^T``; a last column of weights without a partner meets ones."""
+    width = patches.shape[-1]
+    result = patches @ weights[..., :width].mT
+    return result if width == weights.shape[-1] else result.add_(weights[..., width:].mT)
 
 
 def _unfold(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor) -> Tensor:
-    """Patches of an input, ``(examples, channels, *kernel, *output positions)``."""
+    """Patches of an input, ``(examples, *output positions, channels, *kernel)``."""
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
     x = functional.pad(x, module._reversed_padding_repeated_twice, mode=mode)
     spatial = len(module.kernel_size)
     settings = zip(module.kernel_size, module.stride, module.dilation, strict=True)
     for axis, (kernel, stride, dilation) in enumerate(settings, start=2):
         x = x.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
-    order = (0, 1, *range(2 + spatial, 2 + 2 * spatial), *range(2, 2 + spatial))
-    return x.permute(order)
+    return x.permute(0, *range(2, 2 + spatial), 1, *range(2 + spatial, 2 + 2 * spatial))
 
 
 class NoisyNorm(NoisyLayer):
@@ -216,11 +248,7 @@ class NoisyNorm(NoisyLayer):
 
     def __call__(self, x: Tensor, draws: Draws) -> Tensor:
         generator = self._generator(draws, x)
-        noise = self.noise.standard_noise(len(x), generator, self.dtype, self.device)
-        if self.left is not None:
-            noise = self.left @ noise
-        if self.right is not None:
-            noise = noise @ self.right.T
+        noise = self._turned(self.noise.standard_noise(len(x), generator, self.dtype, self.device))
         drawn = {n.rpartition(".")[2]: part for n, part in self.layout.split(noise).items()}
         result = self._normalise(x)
         if self.weight is not None:
