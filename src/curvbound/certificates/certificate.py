@@ -177,9 +177,9 @@ class Certificate:
 
 def _architecture(record: Record, model: nn.Module | None) -> nn.Module | None:
     if model is None and record.network is not None:
-        from curvbound import networks
+        from curvbound.networks import build
 
-        model = networks.build(**record.network)
+        model = build(**record.network)
     if model is None:
         return None
     from curvbound.certificates.preparation import prepare

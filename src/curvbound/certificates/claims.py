@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from curvbound.gaussians.usage import logits
 __all__ = [
     "Evaluated",
     "RandomisedNetwork",
+    "batches_of",
     "content_seed",
     "counted",
     "drawn_network",
@@ -130,12 +131,18 @@ def counted(carlo: MonteCarlo, examples: int) -> ErrorCounts:
     )
 
 
+def batches_of(data: Examples, size: int = 1000) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs and targets, some at a time."""
+    for start in range(0, len(data), size):
+        yield data.inputs[start : start + size], data.targets[start : start + size]
+
+
 def mistakes(model: nn.Module, data: Examples) -> int:
     """Errors of a deterministic network; ties count as errors (001-E7)."""
     total = 0
     first = next(model.parameters())
     with torch.no_grad():
-        for inputs, targets in zip(data.inputs.split(1000), data.targets.split(1000), strict=True):
+        for inputs, targets in batches_of(data):
             total += int(
                 errors_of(logits(model(place(inputs, first.device, first.dtype))), targets).sum()
             )

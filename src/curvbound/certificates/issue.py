@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from curvbound.certificates.certificate import Certificate
-from curvbound.certificates.claims import evaluate_claims, looseness, with_weights
+from curvbound.certificates.claims import batches_of, evaluate_claims, looseness, with_weights
 from curvbound.certificates.closed_form import BlockCurvature
 from curvbound.certificates.preparation import Prepared
 from curvbound.certificates.prior import Prior
@@ -157,7 +157,7 @@ def _agreement(prepared: Prepared, posterior: Gaussian, data: Examples) -> float
     """Share of the data on which the mean network predicts what the user's network does."""
     same = 0
     with torch.no_grad():
-        for inputs in data.inputs.split(1000):
+        for inputs, _ in batches_of(data):
             ours = torch.func.functional_call(prepared.model, posterior.mean, (inputs,))
             theirs = prepared.model(inputs)
             same += int((ours.argmax(1) == theirs.argmax(1)).sum())

@@ -5,7 +5,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
-    "FORMAT",
     "About",
     "Claim",
     "DataRecord",
@@ -15,8 +14,6 @@ __all__ = [
     "Record",
     "Union",
 ]
-
-FORMAT = "curvbound-certificate/1"
 
 About = Literal[
     "the randomised network", "one drawn network", "the majority vote", "the network itself"
@@ -101,7 +98,7 @@ class Record(_Frozen):
     smallest of several afterwards must add up their deltas.
     """
 
-    format: Literal["curvbound-certificate/1"] = FORMAT
+    format: Literal["curvbound-certificate/1"] = "curvbound-certificate/1"
     kind: Literal["certificate"] = "certificate"
     claims: list[Claim] = Field(min_length=1)
     data: DataRecord

@@ -40,6 +40,7 @@ def layer_curvature(land: Landscape, structure: Structure) -> dict[str, BlockCur
     Layers without the structure (normalisation, embeddings) have their diagonal instead.
     """
     layouts = layouts_of(land.parameters)
+    rest: Tensor | None = None
     if structure == "kronecker":
         factors = kronecker(land)
         found = {
@@ -54,7 +55,8 @@ def layer_curvature(land: Landscape, structure: Structure) -> dict[str, BlockCur
             for name, block in neuron_blocks(land).items()
             if name in layouts and isinstance(block, KroneckerBlock) and block.groups == 1
         }
-        rest = diagonal(land) if len(found) < len(layouts) else None
+        if len(found) < len(layouts):
+            rest = diagonal(land)
     else:
         found, rest = {}, diagonal(land)
     named = None if rest is None else land.unflatten(rest)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from curvbound.certificates.record import Record
 from curvbound.errors import CurvboundError
-from curvbound.gaussians import Distribution, from_tensors
+from curvbound.gaussians import Gaussian, from_tensors
 
 __all__ = ["read_certificate", "tensors_path", "write_certificate"]
 
@@ -19,7 +19,7 @@ def tensors_path(path: Path) -> Path:
 
 
 def write_certificate(
-    path: Path, record: Record, prior: Distribution | None, posterior: Distribution | None
+    path: Path, record: Record, prior: Gaussian | None, posterior: Gaussian | None
 ) -> Path:
     """Write the tensors first and then the record that carries their hash."""
     from safetensors.torch import save
@@ -41,7 +41,7 @@ def write_certificate(
     return path
 
 
-def read_certificate(path: Path) -> tuple[Record, Distribution | None, Distribution | None]:
+def read_certificate(path: Path) -> tuple[Record, Gaussian | None, Gaussian | None]:
     """Read record, prior and posterior; anything malformed is refused."""
     from pydantic import ValidationError
     from safetensors import SafetensorError
@@ -73,17 +73,20 @@ def read_certificate(path: Path) -> tuple[Record, Distribution | None, Distribut
         raise CurvboundError(
             f"'{beside}' is not the file this certificate was issued with: its hash differs."
         )
-    return record, *(_distribution(role, tensors, record) for role in ("prior", "posterior"))
+    return record, _gaussian("prior", tensors, record), _gaussian("posterior", tensors, record)
 
 
-def _named(role: str, distribution: Distribution) -> dict[str, Tensor]:
+def _named(role: str, distribution: Gaussian) -> dict[str, Tensor]:
     tensors, _ = distribution.to_tensors()
     return {f"{role}/{name}": tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
-def _distribution(role: str, tensors: dict[str, Tensor], record: Record) -> Distribution:
+def _gaussian(role: str, tensors: dict[str, Tensor], record: Record) -> Gaussian:
     own = {n.removeprefix(f"{role}/"): t for n, t in tensors.items() if n.startswith(f"{role}/")}
-    return from_tensors(own, record.distributions.get(role, {}))
+    found = from_tensors(own, record.distributions.get(role, {}))
+    if not isinstance(found, Gaussian):
+        raise CurvboundError(f"The stored {role} is not a Gaussian: it cannot be checked.")
+    return found
 
 
 def _replace(path: Path, content: bytes) -> None:
