@@ -26,7 +26,7 @@ def test_log_ratio_is_the_rounded_up_difference_and_averages_to_the_divergence()
     posterior, prior = make("kronecker"), make("diagonal", seed=1)
     generator = torch.Generator().manual_seed(5)
     ratios = []
-    for _ in range(800):
+    for _ in range(300):
         drawn = posterior.sample(generator, dtype=torch.float64)
         ratios.append(posterior.log_ratio(prior, drawn))
     drawn = posterior.sample(generator, dtype=torch.float64)

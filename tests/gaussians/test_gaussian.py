@@ -33,7 +33,7 @@ def make(structure: str, seed: int = 0) -> Gaussian:
 def test_sampled_noise_has_the_covariance_that_the_divergence_uses(structure):
     gaussian = make(structure)
     generator = torch.Generator().manual_seed(1)
-    draws = np.stack([flatten(gaussian, gaussian.sample(generator)).numpy() for _ in range(1500)])
+    draws = np.stack([flatten(gaussian, gaussian.sample(generator)).numpy() for _ in range(1000)])
     covariance = dense_covariance(gaussian).numpy()
     statistic = covariance_statistic(draws, flat_mean(gaussian).numpy(), covariance)
     assert statistic < normal_limit(covariance.size + len(covariance))

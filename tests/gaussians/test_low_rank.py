@@ -84,7 +84,7 @@ def test_a_diagonal_problem_agrees_with_the_diagonal_posterior():
 def test_samples_have_the_covariance_of_the_divergence(size):
     posterior, covariance = make(size=size)
     generator = torch.Generator().manual_seed(2)
-    draws = [flat(posterior.sample(generator, dtype=torch.float64)) for _ in range(2000)]
+    draws = [flat(posterior.sample(generator, dtype=torch.float64)) for _ in range(1000)]
     # In the basis of the covariance itself stiff directions count as much as loose ones.
     values, vectors = torch.linalg.eigh(covariance)
     scaled = (torch.stack(draws) - flat(posterior.mean)) @ vectors / values.sqrt()

@@ -58,7 +58,7 @@ def test_samples_fill_the_box_evenly():
 
     posterior = make()
     generator = torch.Generator().manual_seed(0)
-    draws = [posterior.sample(generator, dtype=torch.float64) for _ in range(2000)]
+    draws = [posterior.sample(generator, dtype=torch.float64) for _ in range(800)]
     for name, width in posterior.half_width.items():
         unit = torch.stack([(d[name] - posterior.mean[name].double()) / width for d in draws])
         assert unit.abs().max() <= 1 + 1e-12
