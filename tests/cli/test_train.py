@@ -80,11 +80,11 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path):
     arguments = ["train", "--model", "F-10", "--epochs", "100000", "--out", str(out)]
     command = [sys.executable, "-c", "from curvbound.cli import main; main()", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not (out / "state.pt").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "--resume" in said
     assert "Traceback" not in said

@@ -226,7 +226,9 @@ def test_a_used_folder_is_never_overwritten(tmp_path):
         train(network(), augmentation=interrupt, **base)
     with pytest.raises(CurvboundError, match="unfinished"):
         train(network(), **base)
-    (tmp_path / "state.pt").unlink()
+    (tmp_path / "state.pt").unlink()  # as if killed before the first state was written
+    with pytest.raises(CurvboundError, match="unfinished"):
+        train(network(), **base)
     train(network(), resume=True, **base)
     before = contents(tmp_path)
     with pytest.raises(CurvboundError, match="already holds a finished"):

@@ -69,7 +69,7 @@ class RunFolder:
                 f"{self.path} already holds a finished training run: choose another folder, or "
                 "resume to get its result."
             )
-        if self.state.exists():
+        if self.state.exists() or self.init.exists():
             raise CurvboundError(
                 f"{self.path} holds an unfinished training run: resume it, or choose another "
                 "folder."

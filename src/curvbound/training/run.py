@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,11 @@ class Run:
             "seconds": result.seconds,
             "settings": self._settings,
             "data": self._data_name,
-            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "versions": {
+                "curvbound": version("curvbound"),
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+            },
             "history": [dataclasses.asdict(log) for log in result.history],
         }
 
