@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from curvbound.bounds import pac_bayes_kl
+from curvbound.certificates.claims import CONSTANT
 from curvbound.certificates.closed_form import BlockCurvature, ClosedForm, closed_form
 from curvbound.certificates.preparation import Prepared
 from curvbound.certificates.prior import Prior
@@ -76,7 +77,12 @@ def search(
             risk = count_errors(noisy, seen, passes=1, seed=seed).risk
             divergence = form.posterior.kl(prior.distribution(form.indices)).total
             estimate = pac_bayes_kl(
-                risk, divergence, len(data), delta, charge=prior.charge(form.indices)
+                risk,
+                divergence,
+                len(data),
+                delta,
+                constant=CONSTANT,
+                charge=prior.charge(form.indices),
             )
             return Candidate(form, fraction, estimate)
 
