@@ -84,8 +84,11 @@ def _select(land: Landscape, chosen: Tensor) -> tuple[Inputs, Tensor]:
         start = stop
         if start > int(ordered[-1]):
             break
-    back = back.to(targets[0].device)
-    return _pick(_join(inputs), back), torch.cat(targets)[back]
+    joined, labels = _join(inputs), torch.cat(targets)
+    if torch.equal(ordered, chosen):
+        return joined, labels
+    back = back.to(labels.device)
+    return _pick(joined, back), labels[back]
 
 
 def _pick(inputs: Inputs, rows: Tensor) -> Inputs:

@@ -50,23 +50,31 @@ def _pairs_are_cheaper(use: AffineUse, roles: Sequence[str]) -> bool:
 def _pairs_gram(use: AffineUse, roles: Sequence[str], g: Tensor) -> Tensor:
     """Sum over groups and pairs of positions of (x_t . x_s) (g_t . g_s)."""
     N, T = use.examples, use.positions
-    total = torch.zeros(N, N, dtype=torch.float64, device=g.device)
-    step = max(1, PAIRS // max(1, N * T * T))
-    left = use.output_columns(g).to(torch.float64)
+    left = use.output_columns(g)
     right = use.input_columns() if WEIGHT in roles else None
+    total: Tensor | None = None
     for group in range(use.groups):
-        outputs = left[:, group].mT.reshape(N * T, -1)
+        outputs = left[:, group].mT.reshape(N * T, -1).to(torch.float64)
         inputs = None
         if right is not None:
             inputs = right[:, group].mT.reshape(N * T, -1).to(torch.float64)
-        for start in range(0, N, step):
-            rows = slice(start * T, min(start + step, N) * T)
-            products = outputs[rows] @ outputs.T
-            if inputs is not None:
-                similar = inputs[rows] @ inputs.T
-                products *= similar.add_(1.0) if BIAS in roles else similar
-            total[start : start + step] += products.reshape(-1, T, N, T).sum((1, 3))
+        part = _group_gram(N, T, outputs, inputs, BIAS in roles)
+        total = part if total is None else total.add_(part)
+    assert total is not None  # for the type checker
     return total
+
+
+def _group_gram(N: int, T: int, outputs: Tensor, inputs: Tensor | None, bias: bool) -> Tensor:
+    step = max(1, PAIRS // (N * T * T))
+    parts = []
+    for start in range(0, N, step):
+        rows = slice(start * T, min(start + step, N) * T)
+        products = outputs[rows] @ outputs.T
+        if inputs is not None:
+            similar = inputs[rows] @ inputs.T
+            products *= similar.add_(1.0) if bias else similar
+        parts.append(products if T == 1 else products.reshape(-1, T, N, T).sum((1, 3)))
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def _embedding_rows(use: EmbeddingUse, g: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ from curvbound.landscape import Landscape
 
 __all__ = ["ChunkSquares", "SquareSums"]
 
+# Bytes of output gradients that wait to be multiplied together.
+HELD = 2**26
+
 
 class SquareSums:
     """Running sums over examples and cotangents of squared per-example gradients.
@@ -51,6 +54,7 @@ class ChunkSquares:
         self._direct: list[tuple[int, Use, str, str]] = []
         self._several: dict[str, list[tuple[int, Use, str]]] = {}
         self._squared: dict[int, Tensor] = {}
+        self._held: dict[int, list[Tensor]] = {}
         for i, use in enumerate(uses):
             roles = {role: name for role, name in use.roles.items() if name in names}
             once = {role: name for role, name in roles.items() if plan.calls[name] == 1}
@@ -65,8 +69,12 @@ class ChunkSquares:
 
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Take the output gradients of one backward pass."""
-        for i, use, role, name in self._direct:
-            self._totals[name] += use.squares(role, gradients[i])
+        for i, _, _, _ in self._direct:
+            self._held.setdefault(i, [])
+        for i, held in self._held.items():
+            held.append(gradients[i])
+        if sum(len(held) * held[0].nbytes for held in self._held.values()) > HELD:
+            self._release()
         for i, use, _ in self._once:
             # The sum over cotangents comes first, so that there is one product per chunk.
             g = gradients[i].reshape(use.examples, -1)
@@ -77,8 +85,15 @@ class ChunkSquares:
         for name, calls in self._several.items():
             self._totals[name] += _squares_of_sum(calls, gradients, self._totals[name].numel())
 
+    def _release(self) -> None:
+        for i, use, role, name in self._direct:
+            if i in self._held:
+                self._totals[name] += use.squares(role, self._held[i])
+        self._held.clear()
+
     def finish(self) -> None:
-        """Complete the totals of dense layers that see every example once: (g^2)^T x^2."""
+        """Complete the totals; dense layers that see every example once need (g^2)^T x^2."""
+        self._release()
         for i, use, roles in self._once:
             for role, name in roles.items():
                 if role == BIAS:
@@ -87,7 +102,8 @@ class ChunkSquares:
                     self._totals[name] += self._squared[i].T @ use.rows[:, 0].square()
 
     def finish_norms(self) -> Tensor | float:
-        """In place of :meth:`finish`: only the sum of these totals, sum of |g|^2 (|x|^2 + 1)."""
+        """In place of :meth:`finish`: for these layers only the sum of |g|^2 (|x|^2 + 1)."""
+        self._release()
         total: Tensor | float = 0.0
         for i, use, roles in self._once:
             norms = self._squared[i].sum(1, dtype=torch.float64)
