@@ -134,14 +134,18 @@ class Landscape:
         self.parameters = {name: p for name, p in self.parameters.items() if name in names}
 
     def choose(self, choice: LayerChoice) -> tuple[str, ...]:
-        """Parameter names, in order, of a layer, a parameter, or a list of them (None: all)."""
+        """Parameter names, in order, of a layer, a parameter, or a list of them (None: all).
+
+        The name of a module without parameters of its own stands for everything inside it.
+        """
         if choice is None:
             return tuple(self.parameters)
         wanted: set[str] = set()
         for name in [choice] if isinstance(choice, str) else choice:
-            inside = [p for p in self.parameters if p == name or p.startswith(f"{name}.")]
             if name in self.layers:
-                inside += self.layers[name].parameters
+                inside = list(self.layers[name].parameters)
+            else:
+                inside = [p for p in self.parameters if p == name or p.startswith(f"{name}.")]
             if not inside:
                 raise CurvboundError(
                     f"There is no trainable layer or parameter '{name}': the layers are "
@@ -167,12 +171,13 @@ class Landscape:
         return twice_differentiable(self.model)
 
     def forward(self, inputs: Inputs, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Outputs of the network, with ``parameters`` in place of its own where given."""
+        """Outputs of the network, with ``parameters`` in place of its own, the others constant."""
         args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else ((inputs,), {})
         if parameters is None:
             raw = self.model(*args, **kwargs)
         else:
-            raw = torch.func.functional_call(self.model, dict(parameters), args, kwargs)
+            constant = {name: p.detach() for name, p in self.model.named_parameters()}
+            raw = torch.func.functional_call(self.model, constant | dict(parameters), args, kwargs)
         return _logits(raw)
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor]]:

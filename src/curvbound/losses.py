@@ -102,7 +102,9 @@ class CrossEntropy(OutputLoss):
             factor = factor.reshape(classes - 1, examples, positions, classes)
             factor = torch.einsum("knpc,pq->qknpc", factor, place)
             factor = factor.reshape(positions * (classes - 1), rows, classes)
-        return torch.stack([self._unrows(column, outputs, targets) for column in factor])
+        dimension = self._class_dimension(outputs, targets)
+        moved = outputs.movedim(dimension, -1).shape
+        return factor.reshape(len(factor), *moved).movedim(-1, dimension + 1)
 
     @override
     def sample(self, outputs: Tensor, targets: Tensor, uniform: Tensor) -> Tensor:
@@ -190,7 +192,7 @@ class SquaredError(OutputLoss):
     @override
     def outer_product(self, outputs: Tensor, targets: Tensor, vector: Tensor) -> Tensor:
         g = self.gradient(outputs, targets)
-        inner = (g * vector).flatten(1).sum(1)
+        inner = (g * vector).reshape(len(g), -1).sum(1)
         return g * inner.reshape(-1, *[1] * (outputs.dim() - 1))
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Geometry", "Switch", "convolve", "input_gradient"]
+__all__ = ["Geometry", "Switch", "convolve"]
 
 _aten = torch.ops.aten
 
@@ -36,6 +36,14 @@ class Geometry:
         result: Tensor = _aten.convolution(inputs, weight, bias, *self.arguments())
         return result
 
+    def transpose(self, gradient: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
+        """Gradient with respect to the inputs (of which only the shape matters)."""
+        parts = _aten.convolution_backward(
+            gradient, inputs, weight, None, *self.arguments(), [True, False, False]
+        )
+        result: Tensor = parts[0]
+        return result
+
 
 @dataclass
 class Switch:
@@ -47,15 +55,6 @@ class Switch:
     weights: bool = True
 
 
-def input_gradient(gradient: Tensor, inputs: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
-    """Derivative with respect to the inputs (of which only the shape matters)."""
-    parts = _aten.convolution_backward(
-        gradient, inputs, weight, None, *geometry.arguments(), [True, False, False]
-    )
-    result: Tensor = parts[0]
-    return result
-
-
 class _InputGradient(torch.autograd.Function):
     """The transposed convolution of the backward pass, itself differentiable once."""
 
@@ -65,7 +64,7 @@ class _InputGradient(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(gradient, weight)
         ctx.geometry, ctx.on = geometry, on
-        return input_gradient(gradient, inputs, weight, geometry)
+        return geometry.transpose(gradient, inputs, weight)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

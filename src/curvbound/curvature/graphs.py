@@ -36,6 +36,8 @@ class ChunkGraph:
             self.outputs = land.forward(inputs, self.leaves)
         self.sites = recorder.sites
         self.aliases = recorder.aliases
+        self._at_sites: tuple[Tensor | None, ...] = ()
+        self._elsewhere: tuple[Tensor | None, ...] = ()
 
     def _back_to_sites(
         self, scalars: Tensor, weights: Tensor | None = None
@@ -58,6 +60,26 @@ class ChunkGraph:
         finally:
             self.on.weights = True
         return gradients[: len(self.sites)], gradients[len(self.sites) :]
+
+    def refuse_hidden_errors(self) -> None:
+        """Refuse functions that were declared to have no second derivative.
+
+        torch would leave their part out in silence: the node that raises the error is not on the
+        way to any parameter, hence never runs.
+        """
+        seen: set[Any] = set()
+        waiting = [g.grad_fn for g in (*self._at_sites, *self._elsewhere) if g is not None]
+        while waiting:
+            node = waiting.pop()
+            if node is None or node in seen:
+                continue
+            if "DelayedError" in node.name():
+                raise CurvboundError(
+                    "The network cannot be differentiated twice: one of its functions is marked "
+                    "once_differentiable."
+                )
+            seen.add(node)
+            waiting.extend(following for following, _ in node.next_functions)
 
     def _to_parameters(
         self, roots: Sequence[Tensor], cotangents: Sequence[Tensor]

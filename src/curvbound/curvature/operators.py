@@ -112,6 +112,8 @@ class CurvatureOperator(ABC, Generic[Graph]):
         for index, (inputs, targets) in enumerate(self.land.batches()):
             if index >= len(kept):
                 graph = self._graph(inputs, targets, start)
+                if index == 0:
+                    graph.refuse_hidden_errors()
                 if index < room:
                     self._kept.append(graph)
                 yield graph

@@ -1,13 +1,14 @@
 """Where a forward pass multiplies activations with weights.
 
-A *site* is one call of a dense layer or a convolution whose weight is a parameter, however the
-module that made the call is written. Derivatives can stop at a site's output: the weight gradient
-is known from there, so it need not be formed to be differentiated again.
+A *site* is one call of a dense layer, a convolution or a BatchNorm with fixed statistics whose
+weight is a parameter, however the module that made the call is written. Derivatives can stop at a
+site's output: the weight gradient is known from there, so it need not be formed to be
+differentiated again.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,14 +16,48 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from curvbound.curvature.conv import Geometry, Switch, convolve, input_gradient
+from curvbound.curvature.conv import Geometry, Switch, convolve
+from curvbound.curvature.norm import Standardisation, standardise
 from curvbound.curvature.relu import relu
 
-__all__ = ["Site", "SiteRecorder"]
+__all__ = ["Dense", "LinearMap", "Site", "SiteRecorder"]
+
+
+class LinearMap(Protocol):
+    """What a site does: linear in (weight, bias) for fixed inputs."""
+
+    def apply(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The output."""
+
+    def transpose(self, gradient: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
+        """The gradient with respect to the inputs, linear in the weight."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """inputs W^T + b, over any leading positions."""
+
+    def apply(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The output."""
+        return functional.linear(inputs, weight, bias)
+
+    def transpose(self, gradient: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
+        """The gradient with respect to the inputs."""
+        return gradient @ weight
+
 
 _CONVOLUTIONS: dict[Callable[..., Any], int] = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 _RELUS = (functional.relu, torch.relu, Tensor.relu)
 _CONV_DEFAULTS = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+_NORM_DEFAULTS = {
+    "running_mean": None,
+    "running_var": None,
+    "weight": None,
+    "bias": None,
+    "training": False,
+    "momentum": 0.1,
+    "eps": 1e-5,
+}
 
 
 @dataclass(frozen=True)
@@ -34,27 +69,22 @@ class Site:
         bias: Name of the bias, if it is one of the recorded parameters.
         inputs: The activations that were multiplied.
         output: Where the product sits in the autograd graph (it survives in-place changes).
-        geometry: Of a convolution; None for a dense layer.
+        map: How they were multiplied.
     """
 
     weight: str
     bias: str | None
     inputs: Tensor
     output: GradientEdge
-    geometry: Geometry | None
+    map: LinearMap
 
     def forward_tangent(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """How the output changes with the weight and bias alone."""
-        inputs = self.inputs.detach()
-        if self.geometry is None:
-            return functional.linear(inputs, weight, bias)
-        return self.geometry.apply(inputs, weight, bias)
+        return self.map.apply(self.inputs.detach(), weight, bias)
 
     def backward_tangent(self, gradient: Tensor, weight: Tensor) -> Tensor:
         """How the gradient of the inputs changes with the weight alone."""
-        if self.geometry is None:
-            return gradient @ weight
-        return input_gradient(gradient, self.inputs.detach(), weight, self.geometry)
+        return self.map.transpose(gradient, self.inputs.detach(), weight)
 
 
 class SiteRecorder(TorchFunctionMode):
@@ -81,47 +111,43 @@ class SiteRecorder(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is functional.linear:
             call = _bind(("input", "weight", "bias"), args, {"bias": None} | kwargs)
-            if self._known(call):
-                return self._dense(**call)
+            if id(call["weight"]) in self._names:
+                return self._site(call, Dense(), lambda x, w, b: functional.linear(x, w, b))
         elif func in _CONVOLUTIONS:
-            names = ("input", "weight", *_CONV_DEFAULTS)
-            call = _bind(names, args, _CONV_DEFAULTS | kwargs)
+            call = _bind(("input", "weight", *_CONV_DEFAULTS), args, _CONV_DEFAULTS | kwargs)
             geometry = _geometry(call, _CONVOLUTIONS[func])
-            if geometry is not None and self._known(call):
-                return self._convolution(call["input"], call["weight"], call["bias"], geometry)
+            if geometry is not None and id(call["weight"]) in self._names:
+                return self._site(
+                    call, geometry, lambda x, w, b: convolve(x, w, b, geometry, self._on)
+                )
+        elif func is functional.batch_norm:
+            call = _bind(("input", *_NORM_DEFAULTS), args, _NORM_DEFAULTS | kwargs)
+            if not call["training"] and id(call["weight"]) in self._names:
+                fixed = Standardisation(call["running_mean"], call["running_var"], call["eps"])
+                return self._site(
+                    call, fixed, lambda x, w, b: standardise(x, w, b, fixed, self._on)
+                )
         elif func in _RELUS and not kwargs.get("inplace", len(args) > 1 and args[1]):
             return relu(args[0] if args else kwargs["input"])
         return func(*args, **kwargs)
 
-    def _known(self, call: Mapping[str, Any]) -> bool:
-        # An unknown bias (frozen, or computed) next to a known weight is fine: it is a constant or
-        # has a history of its own. A known bias next to an unknown weight takes the general way.
-        return id(call["weight"]) in self._names
+    def _site(
+        self,
+        call: Mapping[str, Any],
+        action: LinearMap,
+        run: Callable[[Tensor, Tensor, Tensor | None], Tensor],
+    ) -> Tensor:
+        # A bias that is not recorded (frozen, or computed) is a constant, or has a history of its
+        # own. A recorded bias next to an unrecorded weight takes the general way.
+        inputs, weight, bias = call["input"], call["weight"], call["bias"]
+        bias_name = self._names.get(id(bias))
+        output = run(inputs, self._alias(weight), self._alias(bias) if bias_name else bias)
+        edge = get_gradient_edge(output)
+        self.sites.append(Site(self._names[id(weight)], bias_name, inputs, edge, action))
+        return output
 
     def _alias(self, leaf: Tensor) -> Tensor:
         return self.aliases.setdefault(self._names[id(leaf)], leaf.detach().requires_grad_())
-
-    def _optional_alias(self, bias: Tensor | None) -> Tensor | None:
-        return self._alias(bias) if bias is not None and id(bias) in self._names else bias
-
-    def _record(
-        self, inputs: Tensor, weight: Tensor, bias: Any, output: Tensor, geometry: Geometry | None
-    ) -> Tensor:
-        bias_name = self._names.get(id(bias))
-        edge = get_gradient_edge(output)
-        self.sites.append(Site(self._names[id(weight)], bias_name, inputs, edge, geometry))
-        return output
-
-    def _dense(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        output = functional.linear(input, self._alias(weight), self._optional_alias(bias))
-        return self._record(input, weight, bias, output, None)
-
-    def _convolution(
-        self, inputs: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry
-    ) -> Tensor:
-        known = self._alias(weight), self._optional_alias(bias)
-        output = convolve(inputs, *known, geometry, self._on)
-        return self._record(inputs, weight, bias, output, geometry)
 
 
 def _bind(names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
