@@ -1,35 +1,22 @@
 """Certificates: a record that anybody can check, with the distributions it is about."""
 
 import copy
-import math
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Literal
 
-import torch
 from torch import nn
 
+from curvbound.certificates.architecture import network_of
 from curvbound.certificates.claims import RandomisedNetwork, counted, drawn_network
 from curvbound.certificates.record import About, Claim, HoldOut, Record
-from curvbound.certificates.storage import read_certificate, write_certificate
+from curvbound.certificates.rounding import ceiling, confidence_left, confidence_text
+from curvbound.certificates.storage import read_certificate, tensors_path, write_certificate
 from curvbound.errors import CurvboundError
 from curvbound.gaussians import Gaussian
 
 __all__ = ["Certificate", "ceiling"]
-
-
-def ceiling(value: float, digits: int = 4) -> str:
-    """Print a bound rounded up, never down.
-
-    >>> ceiling(0.12341), ceiling(0.1234), ceiling(1.0)
-    ('0.1235', '0.1234', '1.0000')
-    """
-    scale = 10**digits
-    shown = round(value * scale) / scale
-    if shown < value:
-        shown = math.ceil(value * scale) / scale
-    return f"{shown:.{digits}f}"
 
 
 class Certificate:
@@ -79,8 +66,8 @@ class Certificate:
 
     @property
     def confidence(self) -> float:
-        """One minus everything in the ledger."""
-        return 1.0 - math.fsum(self.claim.delta.values())
+        """One minus everything in the ledger, rounded down."""
+        return confidence_left(self.claim.delta.values())
 
     @property
     def n(self) -> int:
@@ -121,10 +108,9 @@ class Certificate:
 
     def sentence_of(self, claim: Claim) -> str:
         """One of the claims in one sentence."""
-        percent = 100 * (1.0 - math.fsum(claim.delta.values()))
         return (
-            f"With confidence {percent:.4g} %, {claim.about} has a true error of at most "
-            f"{ceiling(claim.bound)} (n = {self.n:,})."
+            f"With confidence {confidence_text(claim.delta.values())}, {claim.about} has a true "
+            f"error of at most {ceiling(claim.bound)} (n = {self.n:,})."
         )
 
     def __str__(self) -> str:
@@ -160,7 +146,9 @@ class Certificate:
 
     def save(self, path: str | Path) -> Path:
         """Write the record as JSON and the tensors as safetensors beside it."""
-        return write_certificate(Path(path), self.record, self.prior, self.posterior)
+        alone = self._model is not None and self.posterior is None
+        state = self._model.state_dict() if self._model is not None and alone else None
+        return write_certificate(Path(path), self.record, self.prior, self.posterior, state)
 
     @classmethod
     def load(cls, path: str | Path, model: nn.Module | None = None) -> "Certificate":
@@ -171,18 +159,11 @@ class Certificate:
             model: The network it is about (any weights); not needed for the networks of
                 ``curvbound.networks``. Code named in the file is never imported.
         """
-        record, prior, posterior = read_certificate(Path(path))
-        return cls(record, prior=prior, posterior=posterior, model=_architecture(record, model))
-
-
-def _architecture(record: Record, model: nn.Module | None) -> nn.Module | None:
-    if model is None and record.network is not None:
-        from curvbound.networks import build
-
-        model = build(**record.network)
-    if model is None:
-        return None
-    from curvbound.certificates.preparation import prepare
-
-    with torch.no_grad():
-        return prepare(model, model, "the network").model
+        stored = read_certificate(Path(path))
+        if not stored.intact:
+            raise CurvboundError(
+                f"'{tensors_path(Path(path))}' is not the file this certificate was issued with: "
+                "its hash differs."
+            )
+        network = network_of(stored.record.network, model, stored.posterior, stored.network)
+        return cls(stored.record, prior=stored.prior, posterior=stored.posterior, model=network)

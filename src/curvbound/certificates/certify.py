@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from curvbound.bounds import LogGrid, clopper_pearson, error_rate
+from curvbound.bounds import DeltaLedger, LogGrid, clopper_pearson, error_rate
+from curvbound.certificates.architecture import rebuild
 from curvbound.certificates.certificate import Certificate
 from curvbound.certificates.claims import mistakes
 from curvbound.certificates.inputs import (
@@ -19,8 +21,15 @@ from curvbound.certificates.inputs import (
 from curvbound.certificates.issue import Request, issue
 from curvbound.certificates.preparation import Prepared, prepare
 from curvbound.certificates.prior import Prior, quiet_grids, require_untrained
-from curvbound.certificates.record import Claim, DataRecord, HoldOut, Record
+from curvbound.certificates.record import (
+    PRIOR_NETWORK,
+    Claim,
+    DataRecord,
+    HoldOut,
+    Record,
+)
 from curvbound.certificates.shape import check_structure
+from curvbound.certificates.storage import state_hash
 from curvbound.certificates.versions import versions
 from curvbound.datasets import Examples
 from curvbound.errors import CurvboundError
@@ -81,6 +90,13 @@ def certify(
         CurvboundError: If nothing can be certified this way; the message says what to do.
     """
     _check_numbers(delta, tried)
+    ways = [init is not None, prior is not None, train is not None]
+    if sum(ways) > 1 and not (init is not None and train is not None and prior is None):
+        raise CurvboundError("Give one of init=, prior= and train=, not several: one prior counts.")
+    if prior_data is not None and (train is not None or not any(ways)):
+        raise CurvboundError(
+            "prior_data= says what prior= or init= was trained on: give it with one of these."
+        )
     request = Request(
         structure=check_structure(posterior),
         delta=delta,
@@ -90,19 +106,17 @@ def certify(
         started=time.perf_counter(),
         say=progress or (lambda sentence: None),
     )
-    examples = as_examples(data)
-    ways = [init is not None, prior is not None, train is not None]
-    if sum(ways) > 1 and not (init is not None and train is not None and prior is None):
-        raise CurvboundError("Give one of init=, prior= and train=, not several: one prior counts.")
-    if train is not None:
-        return _by_split(model, examples, init, train, tried, request)
     if not any(ways) and heldout is None:
         raise CurvboundError(_NO_PRIOR)
-    if heldout is None:
-        held = None
-    else:
+    examples = as_examples(data)
+    held, unseen = None, None
+    if heldout is not None:
         unseen = as_examples(heldout, "held-out data", examples.classes)
-        held = _hold_out(model, unseen, examples, delta)
+        require_disjoint(examples, unseen, "training data")
+    if train is not None:
+        return _by_split(model, examples, init, train, unseen, tried, request)
+    if unseen is not None:
+        held = _hold_out(model, unseen, delta, "the network itself")
         if not any(ways):
             return _from_holdout(model, held, unseen, request)
     require_fixed_scaling(examples)
@@ -116,7 +130,9 @@ def certify(
         )
     if prior_data is None:
         require_untrained(prepared, examples)
-        family = Prior.from_initialisation(prepared.start, tried=tried, specification=_built(model))
+        family = Prior.from_initialisation(
+            prepared.start, tried=tried, specification=_regenerates(model, prepared)
+        )
         return issue(prepared, family, examples, request, holdout=held, network=_built(model))
     seen = as_examples(prior_data, "prior data", examples.classes)
     family, repeated = _disjoint_prior(prepared, seen, examples, tried, request)
@@ -130,6 +146,7 @@ def _by_split(
     examples: Examples,
     init: State | nn.Module | None,
     train: Any,
+    unseen: Examples | None,
     tried: int,
     request: Request,
 ) -> Certificate:
@@ -148,14 +165,10 @@ def _by_split(
     _run_training(train, network, examples, request.seed)
     prepared = prepare(network, prior_network, "the prior")
     family, repeated = _disjoint_prior(prepared, first, second, tried, request)
-    errors = mistakes(prior_network.eval(), second)
-    held = HoldOut(
-        about="the network trained on the prior part",
-        bound=clopper_pearson(errors, len(second), request.delta),
-        errors=errors,
-        examples=len(second),
-        delta=request.delta,
-    )
+    if unseen is None:
+        held = _hold_out(prior_network, second, request.delta, PRIOR_NETWORK)
+    else:
+        held = _hold_out(network, unseen, request.delta, "the network trained on all the data")
     return issue(
         prepared, family, second, request, holdout=held, network=_built(model), repeated=repeated
     )
@@ -179,12 +192,11 @@ def _disjoint_prior(
     return prior, count_repeated_rows(seen, bound)
 
 
-def _hold_out(model: nn.Module, held: Examples, data: Examples, delta: float) -> HoldOut:
-    require_disjoint(held, data)
+def _hold_out(model: nn.Module, held: Examples, delta: float, about: str) -> HoldOut:
     require_fixed_scaling(held)
     errors = mistakes(copy.deepcopy(model).eval(), held)
     return HoldOut(
-        about="the network itself",
+        about=about,
         bound=clopper_pearson(errors, len(held), delta),
         errors=errors,
         examples=len(held),
@@ -195,6 +207,7 @@ def _hold_out(model: nn.Module, held: Examples, data: Examples, delta: float) ->
 def _from_holdout(
     model: nn.Module, held: HoldOut, unseen: Examples, request: Request
 ) -> Certificate:
+    network = copy.deepcopy(model).eval()
     claim = Claim(
         about="the network itself",
         bound=held.bound,
@@ -207,6 +220,7 @@ def _from_holdout(
         data=DataRecord(
             hash=unseen.hash, examples=len(unseen), classes=unseen.classes, name=unseen.name
         ),
+        network_hash=state_hash(network.state_dict()),
         holdout=held,
         assumptions=[
             "the held-out examples are independent draws from the distribution of interest",
@@ -216,7 +230,7 @@ def _from_holdout(
         versions=versions(),
         seconds=time.perf_counter() - request.started,
     )
-    return Certificate(record, model=copy.deepcopy(model).eval())
+    return Certificate(record, model=network)
 
 
 def _built(model: nn.Module) -> dict[str, Any] | None:
@@ -226,8 +240,17 @@ def _built(model: nn.Module) -> dict[str, Any] | None:
     return None if found is None else dict(found)
 
 
+def _regenerates(model: nn.Module, prepared: Prepared) -> dict[str, Any] | None:
+    """How to draw the initialisation again, if that gives the very weights that were passed."""
+    found = _built(model)
+    if found is None:
+        return None
+    again = prepare(model, rebuild(found), "the initialisation").start
+    same = all(torch.equal(again[name], tensor) for name, tensor in prepared.start.items())
+    return found if same else None
+
+
 def _check_numbers(delta: float, tried: int) -> None:
-    if not 0.0 < delta < 1.0:
-        raise CurvboundError(f"delta must lie strictly between 0 and 1, not {delta}.")
+    DeltaLedger(delta)  # refuses what is no probability
     if isinstance(tried, bool) or not isinstance(tried, int) or tried < 1:
         raise CurvboundError(f"tried must be a whole number of at least 1, not {tried}.")

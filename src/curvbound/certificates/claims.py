@@ -26,15 +26,21 @@ from curvbound.gaussians.usage import logits
 
 __all__ = [
     "CONSTANT",
+    "OBSERVATIONS",
+    "PROBES",
     "Evaluated",
     "RandomisedNetwork",
     "batches_of",
     "content_seed",
     "counted",
     "drawn_network",
+    "drawn_weights",
     "evaluate_claims",
     "looseness",
     "mistakes",
+    "outputs_of",
+    "passes_over",
+    "predictions",
     "with_weights",
 ]
 
@@ -43,6 +49,9 @@ CONSTANT: Constant = "exact"
 
 OBSERVATIONS = 200_000
 """Least number of Bernoulli observations behind a certified empirical risk."""
+
+PROBES = 32
+"""Inputs that show how a network uses its layers; two of them must differ."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,8 @@ def evaluate_claims(
     bayes_delta = ledger.spend_rest("PAC-Bayes")
 
     seed = content_seed(*hashes, "Monte Carlo")
-    passes = max(1, -(-OBSERVATIONS // n))
-    noisy = NoisyNetwork(model, posterior, data.inputs[:2])
-    found = count_errors(noisy, data, passes=passes, seed=seed)
+    noisy = NoisyNetwork(model, posterior, data.inputs[:PROBES])
+    found = count_errors(noisy, data, passes=passes_over(n), seed=seed)
     carlo = MonteCarlo(
         independent=noisy.independent,
         counts=found.by_draw.tolist(),
@@ -129,6 +137,11 @@ def evaluate_claims(
     return Evaluated(claims, carlo, drawn_errors)
 
 
+def passes_over(n: int) -> int:
+    """How often n examples are evaluated: a rule, so that nobody stops when it suits."""
+    return max(1, -(-OBSERVATIONS // n))
+
+
 def counted(carlo: MonteCarlo, examples: int) -> ErrorCounts:
     """The counts of a record, in the form that knows its confidence limit."""
     return ErrorCounts(
@@ -144,14 +157,22 @@ def batches_of(data: Examples, size: int = 1000) -> Iterator[tuple[Tensor, Tenso
 
 def mistakes(model: nn.Module, data: Examples) -> int:
     """Errors of a deterministic network; ties count as errors (001-E7)."""
-    total = 0
-    first = next(model.parameters())
     with torch.no_grad():
-        for inputs, targets in batches_of(data):
-            total += int(
-                errors_of(logits(model(place(inputs, first.device, first.dtype))), targets).sum()
-            )
-    return total
+        return sum(
+            int(errors_of(outputs_of(model, inputs), targets).sum())
+            for inputs, targets in batches_of(data)
+        )
+
+
+def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Class scores, computed where and in the precision in which the network is."""
+    first = next(model.parameters())
+    return logits(model(place(inputs, first.device, first.dtype)))
+
+
+def predictions(model: nn.Module, inputs: Tensor) -> Tensor:
+    """Predicted classes."""
+    return outputs_of(model, inputs).argmax(1)
 
 
 def looseness(

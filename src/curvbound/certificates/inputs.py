@@ -26,9 +26,7 @@ def as_examples(data: Any, name: str = "data", classes: int | None = None) -> Ex
         return data
     if isinstance(data, Dataset):
         return data.train
-    pair = (
-        tuple(data) if isinstance(data, tuple | list) and len(data) == 2 else _collect(data, name)
-    )
+    pair = tuple(data) if _is_pair(data) else _collect(data, name)
     inputs, targets = (torch.as_tensor(part) for part in pair)
     if targets.is_floating_point() or targets.is_complex():
         raise CurvboundError(
@@ -39,6 +37,14 @@ def as_examples(data: Any, name: str = "data", classes: int | None = None) -> Ex
         raise CurvboundError(f"The {name} are empty: there is not a single example.")
     found = max(2, int(targets.max()) + 1)
     return Examples(inputs, targets.to(torch.int64), classes=classes or found, name=name)
+
+
+def _is_pair(data: Any) -> bool:
+    """Whether data are (inputs, targets), and not a list of two batches."""
+    if not (isinstance(data, tuple | list) and len(data) == 2):
+        return False
+    first = data[0]
+    return not (isinstance(first, tuple | list) and first and isinstance(first[0], Tensor))
 
 
 def _collect(data: Any, name: str) -> tuple[Tensor, Tensor]:
@@ -57,13 +63,13 @@ def _collect(data: Any, name: str) -> tuple[Tensor, Tensor]:
     return torch.cat(inputs), torch.cat(targets)
 
 
-def require_disjoint(prior_data: Examples, bound_data: Examples) -> None:
-    """Refuse a prior that has seen rows the bound is computed on (CERT-8)."""
-    shared = prior_data.overlap(bound_data)
+def require_disjoint(seen: Examples, bound_data: Examples, what: str = "prior data") -> None:
+    """Refuse a prior, or a network, that has seen rows its bound is computed on (CERT-8)."""
+    shared = seen.overlap(bound_data)
     if shared:
         raise CurvboundError(
-            f"{shared} examples are in both the prior data and the bound data: the prior must not "
-            "have seen the data of the bound; split them with Examples.split."
+            f"{shared} examples are in both the {what} and the bound data: nothing may have seen "
+            "the data of its bound; split them with Examples.split."
         )
 
 

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from curvbound.certificates.certificate import Certificate
-from curvbound.certificates.claims import batches_of, evaluate_claims, looseness, with_weights
+from curvbound.certificates.claims import (
+    batches_of,
+    evaluate_claims,
+    looseness,
+    predictions,
+    with_weights,
+)
 from curvbound.certificates.closed_form import BlockCurvature
 from curvbound.certificates.preparation import Prepared
 from curvbound.certificates.prior import Prior
@@ -155,12 +161,12 @@ def _union(prior: Prior, indices: Mapping[str, int]) -> Union:
 
 def _agreement(prepared: Prepared, posterior: Gaussian, data: Examples) -> float:
     """Share of the data on which the mean network predicts what the user's network does."""
+    moved = with_weights(prepared.model, posterior.mean)
     same = 0
     with torch.no_grad():
         for inputs, _ in batches_of(data):
-            ours = torch.func.functional_call(prepared.model, posterior.mean, (inputs,))
-            theirs = prepared.model(inputs)
-            same += int((ours.argmax(1) == theirs.argmax(1)).sum())
+            theirs = predictions(prepared.model, inputs)
+            same += int((predictions(moved, inputs) == theirs).sum())
     return same / len(data)
 
 
@@ -173,5 +179,5 @@ def _assumptions(prior: Prior) -> list[str]:
         "the examples are independent draws from the distribution of interest",
         chosen[prior.source],
         f"no more than {prior.tried} priors were looked at on these data",
-        "architecture and input scaling were not fitted to these data",
+        "architecture, frozen parameters and input scaling were not fitted to these data",
     ]

@@ -1,10 +1,11 @@
 """The certificate as it lies on disk: a JSON object with a published schema."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = [
+    "PRIOR_NETWORK",
     "About",
     "Claim",
     "DataRecord",
@@ -19,6 +20,9 @@ About = Literal[
     "the randomised network", "one drawn network", "the majority vote", "the network itself"
 ]
 
+PRIOR_NETWORK = "the network trained on the prior part"
+"""Whom the hold-out bound of a split is about: the prior mean, on the data of the bound."""
+
 Probability = Field(ge=0.0, le=1.0)
 Delta = Field(gt=0.0, lt=1.0)
 
@@ -32,7 +36,7 @@ class Claim(_Frozen):
 
     about: About
     bound: float = Probability
-    delta: dict[str, float]
+    delta: dict[str, Annotated[float, Delta]] = Field(min_length=1)
     risk: float = Field(ge=0.0, le=1.0, description="Empirical risk that entered the bound.")
     nats: float = Field(description="KL, or ln dQ/dP of the drawn network; 0 for hold-out bounds.")
 
@@ -42,10 +46,21 @@ class MonteCarlo(_Frozen):
 
     independent: Literal["example", "batch"]
     counts: list[list[int]] = Field(description="Errors of every pass (row) and chunk (column).")
-    chunk: int = Field(ge=1, description="Examples per chunk; part of how the noise is keyed.")
+    chunk: int = Field(
+        ge=1, le=2**31, description="Examples per chunk; part of how the noise is keyed."
+    )
     seed: int
     methods: dict[str, str]
     limit: float = Probability
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> "MonteCarlo":
+        widths = {len(row) for row in self.counts}
+        if len(widths) != 1 or 0 in widths:
+            raise ValueError("the counts are not a table of passes and chunks")
+        if any(not 0 <= count <= self.chunk for row in self.counts for count in row):
+            raise ValueError("a count is negative or exceeds the examples of a chunk")
+        return self
 
 
 class Union(_Frozen):
@@ -66,14 +81,13 @@ class PriorRecord(_Frozen):
     hash: str
     specification: dict[str, Any] | None = None
     data_hash: str | None = None
-    data_examples: int | None = None
 
 
 class DataRecord(_Frozen):
     """The data the bound was computed on."""
 
     hash: str
-    examples: int = Field(ge=1)
+    examples: int = Field(ge=1, le=2**40)
     classes: int = Field(ge=2)
     name: str
     repeated_rows: int = Field(
@@ -87,7 +101,7 @@ class HoldOut(_Frozen):
     about: str
     bound: float = Probability
     errors: int = Field(ge=0)
-    examples: int = Field(ge=1)
+    examples: int = Field(ge=1, le=2**40)
     delta: float = Delta
 
 
@@ -105,6 +119,9 @@ class Record(_Frozen):
     kl_layers: dict[str, float] = Field(default_factory=dict)
     prior: PriorRecord | None = None
     posterior_hash: str | None = None
+    network_hash: str | None = Field(
+        default=None, description="Content hash of the one network a hold-out certificate is about."
+    )
     posterior_structure: str | None = None
     union: Union | None = None
     monte_carlo: MonteCarlo | None = None

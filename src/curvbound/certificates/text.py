@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from curvbound.certificates.record import Record
+from curvbound.certificates.rounding import ceiling, floor_percent
 
 if TYPE_CHECKING:
     from curvbound.certificates.certificate import Certificate
@@ -12,12 +13,10 @@ __all__ = ["advice", "describe"]
 
 def describe(certificate: "Certificate") -> str:
     """All that ``print(cert)`` shows."""
-    from curvbound.certificates.certificate import ceiling
-
     record = certificate.record
     lines = [certificate.sentence]
     lines += [f"  also: {certificate.sentence_of(claim)}" for claim in record.claims[1:]]
-    spent = ", ".join(f"{event} {amount:g}" for event, amount in certificate.delta.items())
+    spent = ", ".join(f"{event} {amount!r}" for event, amount in certificate.delta.items())
     lines.append(f"  delta: {spent}")
     if record.prior is not None:
         lines.append(_prior_line(record))
@@ -27,7 +26,13 @@ def describe(certificate: "Certificate") -> str:
     if record.agreement is not None:
         moved = "was moved" if record.mean_moved else "is your network"
         lines.append(
-            f"  the posterior mean {moved}; they agree on {record.agreement:.2%} of the data"
+            f"  the posterior mean {moved}; they agree on {floor_percent(record.agreement)} of the "
+            "data"
+        )
+    if record.data.repeated_rows:
+        lines.append(
+            f"  look: {record.data.repeated_rows:,} bound examples equal rows the prior has seen; "
+            "if they are the same observations, and not repetitions, the bound is void"
         )
     if record.holdout is not None:
         held = record.holdout
@@ -56,6 +61,6 @@ def _prior_line(record: Record) -> str:
     assert record.prior is not None
     charge = 0.0 if record.union is None else record.union.charge
     return (
-        f"  prior: {record.prior.source}; KL {record.claims[0].nats:.1f} nats, "
-        f"{charge:.1f} nats for choosing its scales and for what was tried"
+        f"  prior: {record.prior.source}; KL {ceiling(record.claims[0].nats, 1)} nats, "
+        f"{ceiling(charge, 1)} nats for choosing its scales and for what was tried"
     )
