@@ -24,8 +24,8 @@ def test_too_little_memory_says_what_to_change():
 
 def test_chunks_do_not_depend_on_free_memory():
     probe = Probe(torch.zeros(1), saved_bytes=2**20, largest_bytes=2**18)
-    assert chunk_size(probe, None) == chunk_size(probe, 2**40)
-    assert chunk_size(probe, 2**20) == 1
+    assert chunk_size(probe, 0, None) == chunk_size(probe, 0, 2**40)
+    assert chunk_size(probe, 0, 2**20) == 1
 
 
 def test_convolutions_get_smaller_chunks():
@@ -34,4 +34,13 @@ def test_convolutions_get_smaller_chunks():
         torch.zeros(1), use={nn.Conv2d(1, 1, 1): LayerUse(1, 9)},
         saved_bytes=2**16, largest_bytes=2**14,
     )  # fmt: skip
-    assert chunk_size(conv, None) < chunk_size(dense, None)
+    assert chunk_size(conv, 0, None) < chunk_size(dense, 0, None)
+
+
+def test_large_weights_get_larger_chunks():
+    conv = Probe(
+        torch.zeros(1), use={nn.Conv2d(1, 1, 1): LayerUse(1, 9)},
+        saved_bytes=2**20, largest_bytes=2**21,
+    )  # fmt: skip
+    assert chunk_size(conv, 2**24, None) == 32
+    assert chunk_size(conv, 2**18, None) == 1

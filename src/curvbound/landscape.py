@@ -125,7 +125,7 @@ class Landscape:
         self.saved_bytes = found.saved_bytes
         weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
         self.memory = require_memory(memory, self.device, weights, found.saved_bytes)
-        self.batch_size = min(batch_size or chunk_size(found, memory), self.n)
+        self.batch_size = min(batch_size or chunk_size(found, weights, memory), self.n)
 
     def _restrict(self, choice: LayerChoice) -> None:
         self.slices = parameter_slices(self.parameters)

@@ -21,7 +21,7 @@ WORKING_SET = 512 * 2**20
 # Graphs that products at the same weights share may take this much; beyond it they are streamed.
 KEPT_GRAPHS = 2 * 2**30
 # Convolutions run fastest when the largest activation of a chunk stays in the cache.
-CONV_LARGEST = 1 * 2**20
+CONV_LARGEST = 2 * 2**20
 
 
 def free_memory(device: torch.device) -> int:
@@ -55,10 +55,13 @@ def require_memory(
     return limit
 
 
-def chunk_size(probe: Probe, memory: int | None) -> int:
+def chunk_size(probe: Probe, weight_bytes: int, memory: int | None) -> int:
     """Examples to handle at once, from the working set and the kinds of layers."""
     per_example = max(1, GRAPH_FACTOR * probe.saved_bytes)
     size = min(WORKING_SET, memory or WORKING_SET) // per_example
     if any(layer_kind(module) == "conv" for module in probe.use):
-        size = min(size, CONV_LARGEST // max(1, probe.largest_bytes))
+        in_cache = CONV_LARGEST // max(1, probe.largest_bytes)
+        # Large weights are read once per chunk: activations should outweigh them.
+        enough = 2 * weight_bytes // max(1, probe.saved_bytes)
+        size = min(size, max(in_cache, enough))
     return max(1, size)

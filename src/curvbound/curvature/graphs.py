@@ -73,7 +73,7 @@ class ChunkGraph:
             node = waiting.pop()
             if node is None or node in seen:
                 continue
-            if "DelayedError" in node.name():
+            if node.name().endswith("Error"):
                 raise CurvboundError(
                     "The network cannot be differentiated twice: one of its functions is marked "
                     "once_differentiable."

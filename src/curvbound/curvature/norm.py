@@ -102,7 +102,7 @@ class _Standardise(torch.autograd.Function):
 def standardise(
     inputs: Tensor, weight: Tensor, bias: Tensor | None, fixed: Standardisation, on: Switch
 ) -> Tensor:
-    """BatchNorm in evaluation mode; differentiate it as :func:`curvbound.curvature.conv.convolve`."""
+    """BatchNorm in evaluation mode; differentiate it like ``conv.convolve``."""
     arguments = (inputs, weight, bias, fixed, on)
     result: Tensor = _Standardise.apply(*arguments)  # type: ignore[no-untyped-call]
     return result
