@@ -58,10 +58,12 @@ class SymmetricSum:
         self._columns = 0
 
     def finish(self) -> Tensor:
-        """The sum as a full symmetric matrix, ``(groups, n, n)`` in double precision."""
+        """The sum as a full, exactly symmetric matrix, ``(groups, n, n)`` in double precision."""
         self._flush()
         size = self._total.shape[1]
         for start in range(0, size, PANEL):
             stop = min(start + PANEL, size)
             self._total[:, stop:, start:stop] = self._total[:, start:stop, stop:].mT
+            block = self._total[:, start:stop, start:stop]
+            block.copy_(block.triu() + block.triu(1).mT)
         return self._total
