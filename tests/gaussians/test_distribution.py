@@ -80,6 +80,12 @@ def test_a_prior_of_another_architecture_is_refused():
     [
         ({}, {"kind": "unknown", "parameters": []}),
         ({}, {"kind": "gaussian"}),
+        ({}, []),
+        ({}, {"kind": ["gaussian"], "parameters": []}),
+        (
+            {"mean/w": torch.zeros(2), "variance/w": torch.ones(1, 1), "mean/v": torch.zeros(2)},
+            {"kind": "gaussian", "parameters": ["w"]},
+        ),
         ({}, {"kind": "gaussian", "parameters": ["w"]}),
         ({"mean/w": torch.zeros(2)}, {"kind": "gaussian", "parameters": ["w"]}),
     ],

@@ -15,7 +15,7 @@ from oracles.gaussians import (
     random_gaussian,
 )
 from oracles.networks import BY_NAME
-from oracles.odd_networks import Centres, Flips, Folds, Grows, Mixed, Reads
+from oracles.odd_networks import Centres, Flips, Folds, Grows, Mixed, Reads, Signs
 
 DRAWS = 3000
 LEVEL = 1e-6
@@ -230,7 +230,9 @@ def test_the_mean_comes_from_the_distribution_not_from_the_network():
     assert outputs.abs().max() < 1e-4
 
 
-@pytest.mark.parametrize(("build", "shape"), [(Reads, (3, 3)), (Folds, (3, 4, 2)), (Flips, (3, 2))])
+@pytest.mark.parametrize(
+    ("build", "shape"), [(Reads, (3, 3)), (Signs, (3, 3)), (Folds, (3, 4, 2)), (Flips, (3, 2))]
+)
 def test_weights_used_in_unusual_ways_get_one_draw_per_batch(build, shape):
     model = seeded(build)
     with torch.no_grad():
@@ -287,3 +289,12 @@ def test_float64_networks_keep_their_precision():
     mean = parameters(model)
     gaussian = diagonal(mean, {name: torch.full_like(t, 0.01) for name, t in mean.items()})
     assert NoisyNetwork(model, gaussian, inputs)(inputs, generator()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", ["conv", "layer_norm", "attention"])
+def test_a_distribution_in_float64_serves_a_float32_network(name):
+    model, inputs, _ = BY_NAME[name].make(dtype=torch.float32)
+    gaussian = random_gaussian(parameters(model.double()), "kronecker")
+    outputs = NoisyNetwork(model.float(), gaussian, inputs)(inputs, generator())
+    assert outputs.dtype == torch.float32
+    assert torch.isfinite(outputs).all()

@@ -110,6 +110,8 @@ def test_storage_brings_back_the_same_distribution():
     assert back.hash == posterior.hash
     assert back.kl(prior).total == posterior.kl(prior).total
     tensors, description = posterior.to_tensors()
+    with pytest.raises(CurvboundError, match="must be numbers"):
+        from_tensors({**tensors, "beta": torch.ones(2)}, description)
     del tensors["beta"]
     with pytest.raises(CurvboundError, match="lacks"):
         from_tensors(tensors, description)

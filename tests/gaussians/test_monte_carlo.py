@@ -48,6 +48,16 @@ def test_counts_do_not_depend_on_how_the_data_are_cut(independent):
     assert not np.array_equal(expected.by_draw[0], expected.by_draw[1])
 
 
+def test_no_two_passes_and_chunks_share_their_noise():
+    noisy, inputs, _ = make()
+    same = inputs[:1].expand(1200, 4)
+    counts = count_errors(noisy, (same, torch.zeros(1200).long()), 6, seed=0, chunk=200).by_draw
+    assert len(np.unique(counts)) > 10
+    for axes in (slice(None), slice(None, None, -1)):
+        grid = counts[axes]
+        assert (grid[1:, :-1] != grid[:-1, 1:]).mean() > 0.5  # shifted by one chunk and one pass
+
+
 def test_both_ways_agree_with_each_other():
     shared, inputs, targets = make("batch")
     own, _, _ = make("example")

@@ -33,6 +33,17 @@ class Reads(nn.Module):
         return functional.linear(functional.relu(self.fc(x)), self.fc.weight)
 
 
+class Signs(nn.Module):
+    """Uses the signs of the weight of a layer that also runs as a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(functional.relu(self.fc(x)), (self.fc.weight > 0).to(x))
+
+
 class Folds(nn.Module):
     """Moves the positions into the batch axis before a dense layer."""
 

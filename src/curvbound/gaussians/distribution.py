@@ -183,8 +183,9 @@ def _shown(layout: BlockLayout | None) -> str:
 
 def from_tensors(tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> Distribution:
     """Rebuild a distribution from :meth:`Distribution.to_tensors`, with every check repeated."""
-    kind, names = description.get("kind"), description.get("parameters")
-    if kind not in Distribution._kinds or not isinstance(names, list):
+    content = description if isinstance(description, Mapping) else {}
+    kind, names = content.get("kind"), content.get("parameters")
+    if not isinstance(kind, str) or kind not in Distribution._kinds or not isinstance(names, list):
         raise CurvboundError(
             f"The stored distribution is of unknown kind {kind!r} or names no parameters: it was "
             "not written by this version."
@@ -193,4 +194,8 @@ def from_tensors(tensors: Mapping[str, Tensor], description: Mapping[str, Any]) 
     if missing:
         raise CurvboundError(f"The stored distribution lacks the mean of '{missing[0]}'.")
     mean = {name: tensors[f"mean/{name}"] for name in names}
-    return Distribution._kinds[kind]._from_tensors(mean, tensors)
+    result = Distribution._kinds[kind]._from_tensors(mean, tensors)
+    foreign = set(tensors).difference(result.to_tensors()[0])
+    if foreign:
+        raise CurvboundError(f"The stored distribution has no place for '{min(foreign)}'.")
+    return result

@@ -153,18 +153,27 @@ class NoisyNetwork:
         }
         for name, module in modules.items():
             module.forward = self._replacement(layers[name])
-        # A layer's own weights must not be read in any other way: if they are, it shows.
-        self._load(
-            {name: torch.full_like(t, torch.nan) for name, t in self.distribution.mean.items()}
-        )
-        generator = torch.Generator(self.device).manual_seed(0)
         self.independent = "example"
-        if bool((torch.isfinite(expected) <= torch.isfinite(self(inputs, generator))).all()):
+        if self._unread(expected, inputs):
             return layers
         for module in modules.values():
             del module.forward
         self._load(self.distribution.mean)
         return None
+
+    def _unread(self, expected: Tensor, inputs: Inputs) -> bool:
+        """Whether the layers' own weights are not read in any way but by the layers.
+
+        Whatever they are filled with must not matter. They stay NaN, so that a prediction that
+        does read them later counts as an error.
+        """
+        outputs = []
+        for filling in (1.0, torch.nan):
+            mean = self.distribution.mean.items()
+            self._load({name: torch.full_like(tensor, filling) for name, tensor in mean})
+            outputs.append(self(inputs, torch.Generator(self.device).manual_seed(0)))
+        finite = torch.isfinite(expected) <= torch.isfinite(outputs[1])
+        return bool(finite.all()) and torch.allclose(*outputs, equal_nan=True)
 
     def _replacement(self, layer: NoisyLayer) -> Callable[[Tensor], Tensor]:
         def forward(input: Tensor) -> Tensor:  # noqa: A002, the name of torch's own argument

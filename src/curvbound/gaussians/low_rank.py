@@ -64,7 +64,7 @@ class LowRank(Distribution):
             )
         if not bool(torch.isfinite(gradients).all()):
             raise CurvboundError("The gradients contain NaN or infinite values.")
-        self.gradients = gradients.detach().clone()
+        self.gradients = gradients.detach().clone(memory_format=torch.contiguous_format)
         self._columns = _columns(self.mean)
         self._layer = {p: n for n, layout in self.layouts.items() for p in layout.parameters}
         self._grams = self._layer_grams()
@@ -174,14 +174,15 @@ class LowRank(Distribution):
 
     @classmethod
     def _from_tensors(cls, mean: dict[str, Tensor], tensors: Mapping[str, Tensor]) -> "LowRank":
-        if "gradients" not in tensors or "beta" not in tensors:
+        numbers = {k: t for k, t in tensors.items() if k == "beta" or k.startswith("variance/")}
+        if "gradients" not in tensors or "beta" not in numbers:
             raise CurvboundError("The stored low-rank distribution lacks its gradients or beta.")
-        scales = {
-            key.removeprefix("variance/"): float(tensor)
-            for key, tensor in tensors.items()
-            if key.startswith("variance/")
-        }
-        return cls(mean, tensors["gradients"], float(tensors["beta"]), scales)
+        if any(tensor.numel() != 1 for tensor in numbers.values()):
+            raise CurvboundError(
+                "In the stored low-rank distribution beta and variances must be numbers."
+            )
+        scales = {k.removeprefix("variance/"): float(t) for k, t in numbers.items() if k != "beta"}
+        return cls(mean, tensors["gradients"], float(numbers["beta"]), scales)
 
 
 def _columns(mean: Mapping[str, Tensor]) -> dict[str, slice]:
