@@ -15,6 +15,7 @@ from curvbound.certificates.claims import mistakes
 from curvbound.certificates.inputs import (
     as_examples,
     count_repeated_rows,
+    halves,
     require_disjoint,
     require_fixed_scaling,
 )
@@ -151,7 +152,7 @@ def _by_split(
     request: Request,
 ) -> Certificate:
     require_fixed_scaling(examples)
-    first, second = examples.split(0.5, 0.5, seed=request.seed)
+    first, second = halves(examples, request.seed)
     start = prepare(model, model if init is None else init, "the initialisation")
     require_untrained(start, second)
     request.say(f"training the prior on {len(first):,} examples")

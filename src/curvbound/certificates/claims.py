@@ -25,6 +25,7 @@ from curvbound.gaussians import ErrorCounts, Gaussian, NoisyNetwork, count_error
 from curvbound.gaussians.usage import logits
 
 __all__ = [
+    "CHUNKS",
     "CONSTANT",
     "OBSERVATIONS",
     "PROBES",
@@ -41,6 +42,7 @@ __all__ = [
     "outputs_of",
     "passes_over",
     "predictions",
+    "split_delta",
     "with_weights",
 ]
 
@@ -49,6 +51,9 @@ CONSTANT: Constant = "exact"
 
 OBSERVATIONS = 200_000
 """Least number of Bernoulli observations behind a certified empirical risk."""
+
+CHUNKS = {"example": 1000, "batch": 32}
+"""Examples evaluated together. The noise is keyed by chunks, so this is part of the format."""
 
 PROBES = 32
 """Inputs that show how a network uses its layers; two of them must differ."""
@@ -83,28 +88,28 @@ def evaluate_claims(
     """Measure the empirical risks and state what follows from them.
 
     The randomised network and the majority vote share one event, so both claims hold together;
-    the one drawn network has an event of its own. A fifth of delta goes to the Monte Carlo.
+    the one drawn network has an event of its own.
     """
     n = len(data)
     divergence = posterior.kl(prior).total
     hashes = (prior.hash, posterior.hash, data.hash)
-    ledger = DeltaLedger(delta)
-    carlo_delta = ledger.spend("Monte Carlo", float(f"{delta / 5:.6g}"))
-    bayes_delta = ledger.spend_rest("PAC-Bayes")
+    spent = split_delta(delta)
 
     seed = content_seed(*hashes, "Monte Carlo")
     noisy = NoisyNetwork(model, posterior, data.inputs[:PROBES])
-    found = count_errors(noisy, data, passes=passes_over(n), seed=seed)
+    chunk = CHUNKS[noisy.independent]
+    found = count_errors(noisy, data, passes=passes_over(n), seed=seed, chunk=chunk)
     carlo = MonteCarlo(
         independent=noisy.independent,
         counts=found.by_draw.tolist(),
         chunk=found.chunk,
         seed=seed,
         methods=noisy.method,
-        limit=found.limit(carlo_delta),
+        limit=found.limit(spent["Monte Carlo"]),
     )
-    gibbs = pac_bayes_kl(carlo.limit, divergence, n, bayes_delta, constant=CONSTANT, charge=charge)
-    spent = {"PAC-Bayes": bayes_delta, "Monte Carlo": carlo_delta}
+    gibbs = pac_bayes_kl(
+        carlo.limit, divergence, n, spent["PAC-Bayes"], constant=CONSTANT, charge=charge
+    )
 
     weights = drawn_weights(posterior, content_seed(*hashes, "one drawn network"))
     drawn_errors = mistakes(with_weights(model, weights), data)
@@ -135,6 +140,17 @@ def evaluate_claims(
         ),
     ]
     return Evaluated(claims, carlo, drawn_errors)
+
+
+def split_delta(delta: float) -> dict[str, float]:
+    """The ledger of the randomised network: a fifth of delta goes to the Monte Carlo.
+
+    >>> split_delta(0.05)
+    {'PAC-Bayes': 0.04, 'Monte Carlo': 0.01}
+    """
+    ledger = DeltaLedger(delta)
+    carlo = ledger.spend("Monte Carlo", float(f"{delta / 5:.6g}"))
+    return {"PAC-Bayes": ledger.spend_rest("PAC-Bayes"), "Monte Carlo": carlo}
 
 
 def passes_over(n: int) -> int:

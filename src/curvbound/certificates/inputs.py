@@ -10,7 +10,13 @@ from torch import Tensor
 from curvbound.datasets import Dataset, Examples
 from curvbound.errors import CurvboundError
 
-__all__ = ["as_examples", "count_repeated_rows", "require_disjoint", "require_fixed_scaling"]
+__all__ = [
+    "as_examples",
+    "count_repeated_rows",
+    "halves",
+    "require_disjoint",
+    "require_fixed_scaling",
+]
 
 
 def as_examples(data: Any, name: str = "data", classes: int | None = None) -> Examples:
@@ -71,6 +77,12 @@ def require_disjoint(seen: Examples, bound_data: Examples, what: str = "prior da
             f"{shared} examples are in both the {what} and the bound data: nothing may have seen "
             "the data of its bound; split them with Examples.split."
         )
+
+
+def halves(data: Examples, seed: int) -> tuple[Examples, Examples]:
+    """The prior part and the bound part of a split that nobody looked into."""
+    prior_part, bound_part = data.split(0.5, 0.5, seed=seed)
+    return prior_part, bound_part
 
 
 def require_fixed_scaling(data: Examples) -> None:

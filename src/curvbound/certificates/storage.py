@@ -82,9 +82,7 @@ def write_certificate(
 
 
 def read_certificate(path: Path) -> Stored:
-    """Read a certificate; anything malformed is refused, other tensors than those it was issued
-    with only reported.
-    """
+    """Read a certificate; what is malformed is refused, what has another hash is reported."""
     record = _read_record(path)
     if record.tensors is None:
         if record.prior is not None:
