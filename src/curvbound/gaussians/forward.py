@@ -167,13 +167,15 @@ class NoisyNetwork:
         Whatever they are filled with must not matter. They stay NaN, so that a prediction that
         does read them later counts as an error.
         """
-        outputs = []
-        for filling in (1.0, torch.nan):
+
+        def filled_with(value: float) -> Tensor:
             mean = self.distribution.mean.items()
-            self._load({name: torch.full_like(tensor, filling) for name, tensor in mean})
-            outputs.append(self(inputs, torch.Generator(self.device).manual_seed(0)))
-        finite = torch.isfinite(expected) <= torch.isfinite(outputs[1])
-        return bool(finite.all()) and torch.allclose(*outputs, equal_nan=True)
+            self._load({name: torch.full_like(tensor, value) for name, tensor in mean})
+            return self(inputs, torch.Generator(self.device).manual_seed(0))
+
+        ones, undefined = filled_with(1.0), filled_with(torch.nan)
+        finite = torch.isfinite(expected) <= torch.isfinite(undefined)
+        return bool(finite.all()) and torch.allclose(ones, undefined, equal_nan=True)
 
     def _replacement(self, layer: NoisyLayer) -> Callable[[Tensor], Tensor]:
         def forward(input: Tensor) -> Tensor:  # noqa: A002, the name of torch's own argument
