@@ -137,4 +137,5 @@ def test_rounding_of_sums_never_leads_below_the_exact_value():
         found = diagonal(mean, {"w": torch.from_numpy(variance)}).kl(prior).total
         pairs = zip(variance, distance, strict=True)
         exact = sum(exact_gaussian_kl(float(s), 0.3, float(d)) for s, d in pairs)
-        assert exact <= found <= exact * (1 + 1e-11)
+        # Half of the documented margin must be left over after all rounding.
+        assert exact * (1 + 5e-13) <= found <= exact * (1 + 1e-11)
