@@ -33,7 +33,7 @@ def as_examples(data: Any, name: str = "data", classes: int | None = None) -> Ex
     if isinstance(data, Dataset):
         return data.train
     pair = tuple(data) if _is_pair(data) else _collect(data, name)
-    inputs, targets = (torch.as_tensor(part) for part in pair)
+    inputs, targets = (_tensor(part, name) for part in pair)
     if targets.is_floating_point() or targets.is_complex():
         raise CurvboundError(
             f"The labels of the {name} are not whole numbers: certificates are about "
@@ -43,6 +43,15 @@ def as_examples(data: Any, name: str = "data", classes: int | None = None) -> Ex
         raise CurvboundError(f"The {name} are empty: there is not a single example.")
     found = max(2, int(targets.max()) + 1)
     return Examples(inputs, targets.to(torch.int64), classes=classes or found, name=name)
+
+
+def _tensor(part: Any, name: str) -> Tensor:
+    try:
+        return torch.as_tensor(part)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise CurvboundError(
+            f"The {name} hold a {type(part).__name__} that is no array of numbers: {error}."
+        ) from error
 
 
 def _is_pair(data: Any) -> bool:
@@ -62,8 +71,8 @@ def _collect(data: Any, name: str) -> tuple[Tensor, Tensor]:
     for batch in data:
         if not (isinstance(batch, tuple | list) and len(batch) == 2):
             raise CurvboundError(f"The {name} must come as (inputs, targets) batches.")
-        inputs.append(torch.as_tensor(batch[0]))
-        targets.append(torch.as_tensor(batch[1]))
+        inputs.append(_tensor(batch[0], name))
+        targets.append(_tensor(batch[1], name))
     if not inputs:
         raise CurvboundError(f"The {name} are empty: there is not a single example.")
     return torch.cat(inputs), torch.cat(targets)

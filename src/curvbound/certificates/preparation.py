@@ -64,6 +64,9 @@ def _load(model: nn.Module, state: Any, what: str) -> None:
             f"{what.capitalize()} must be a state dict or a network, not {type(state).__name__}."
         )
     own = model.state_dict()
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor):
+            raise CurvboundError(f"In {what}, '{name}' is not a tensor: pass a state dict.")
     for name in [*own, *state]:
         if name not in own or name not in state or own[name].shape != state[name].shape:
             raise CurvboundError(

@@ -6,9 +6,13 @@ binary fraction next to it.
 
 import math
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import reduce
 
 __all__ = ["ceiling", "confidence_left", "confidence_text", "floor_percent", "total_delta"]
+
+_EXACT = Context(prec=400)
+"""Enough digits for sums of all floats between 0 and 1, down to the smallest one."""
 
 
 def ceiling(value: float, digits: int = 4) -> str:
@@ -19,7 +23,7 @@ def ceiling(value: float, digits: int = 4) -> str:
     """
     if not math.isfinite(value):
         return str(value)
-    return f"{_decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING):f}"
+    return _rounded(_decimal(value), digits, ROUND_CEILING)
 
 
 def floor_percent(share: float, digits: int = 2) -> str:
@@ -28,8 +32,7 @@ def floor_percent(share: float, digits: int = 2) -> str:
     >>> floor_percent(0.99999), floor_percent(1.0)
     ('99.99 %', '100.00 %')
     """
-    percent = (100 * _decimal(share)).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR)
-    return f"{percent:f} %"
+    return f"{_rounded(_EXACT.multiply(100, _decimal(share)), digits, ROUND_FLOOR)} %"
 
 
 def total_delta(amounts: Iterable[float]) -> Decimal:
@@ -38,7 +41,7 @@ def total_delta(amounts: Iterable[float]) -> Decimal:
     >>> total_delta([0.04, 0.01])
     Decimal('0.05')
     """
-    return sum(map(_decimal, amounts), Decimal(0))
+    return reduce(_EXACT.add, map(_decimal, amounts), Decimal(0))
 
 
 def confidence_left(amounts: Iterable[float]) -> float:
@@ -47,7 +50,7 @@ def confidence_left(amounts: Iterable[float]) -> float:
     >>> confidence_left([0.04, 0.01]), confidence_left([1e-20]) < 1.0
     (0.95, True)
     """
-    exact = 1 - total_delta(amounts)
+    exact = _EXACT.subtract(1, total_delta(amounts))
     value = float(exact)
     return value if _decimal(value) <= exact else math.nextafter(value, 0.0)
 
@@ -58,9 +61,12 @@ def confidence_text(amounts: Iterable[float]) -> str:
     >>> confidence_text([0.04, 0.01]), confidence_text([1e-7]), confidence_text([1e-30])
     ('95 %', '99.99999 %', '99.9999999999 %')
     """
-    percent = 100 * (1 - total_delta(amounts))
-    shown = f"{percent.quantize(Decimal('1e-10'), ROUND_FLOOR):f}".rstrip("0").rstrip(".")
-    return f"{shown} %"
+    percent = _EXACT.multiply(100, _EXACT.subtract(1, total_delta(amounts)))
+    return f"{_rounded(percent, 10, ROUND_FLOOR).rstrip('0').rstrip('.')} %"
+
+
+def _rounded(value: Decimal, digits: int, direction: str) -> str:
+    return f"{value.quantize(Decimal(1).scaleb(-digits), direction, _EXACT):f}"
 
 
 def _decimal(value: float) -> Decimal:
