@@ -39,13 +39,6 @@ class Standardisation:
         """1 / sqrt(variance + epsilon)."""
         return (self.variance + self.epsilon).rsqrt()
 
-    def parameter_gradients(self, gradient: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients with respect to weight and bias."""
-        across = [d for d in range(gradient.dim()) if d != 1]
-        to_bias = gradient.sum(across)
-        correlated = (gradient * inputs).sum(across)
-        return (correlated - self.mean * to_bias) * self.inverse_deviation(), to_bias
-
 
 class _InputGradient(torch.autograd.Function):
     @staticmethod
@@ -90,13 +83,18 @@ class _Standardise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         inputs, weight = ctx.saved_tensors
-        to_inputs = to_weight = to_bias = None
-        if ctx.needs_input_grad[0]:
+        if not ctx.on.weights:
+            if not ctx.needs_input_grad[0]:
+                return (None,) * 5
             constants = inputs.detach(), ctx.fixed, ctx.on
-            to_inputs = _InputGradient.apply(gradient, weight, *constants)  # type: ignore[no-untyped-call]
-        if ctx.on.weights:
-            to_weight, to_bias = ctx.fixed.parameter_gradients(gradient, inputs)
-        return to_inputs, to_weight, to_bias if ctx.needs_input_grad[2] else None, None, None
+            back = _InputGradient.apply(gradient, weight, *constants)  # type: ignore[no-untyped-call]
+            return back, None, None, None, None
+        fixed: Standardisation = ctx.fixed
+        parts = torch.ops.aten.native_batch_norm_backward(
+            gradient, inputs, weight, fixed.mean, fixed.variance, None, None, False, fixed.epsilon,
+            list(ctx.needs_input_grad[:3]),
+        )  # fmt: skip
+        return (*parts, None, None)
 
 
 def standardise(
