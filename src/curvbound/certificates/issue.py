@@ -33,7 +33,7 @@ __all__ = ["Request", "issue"]
 _CURVATURE_EXAMPLES = {"quick": 2_000, "standard": 10_000, "thorough": 50_000}
 _FRACTIONS = {
     "quick": (0.6,),
-    "standard": (1.0, 0.6, 0.35),
+    "standard": (1.0, 0.6, 0.35, 0.2),
     "thorough": (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2),
 }
 
@@ -76,6 +76,7 @@ def issue(
         data,
         request.delta,
         fractions=_fractions(prior, request),
+        keep_mean=request.keep_mean,
         seed=request.seed,
     )
     posterior = best.form.posterior
@@ -107,14 +108,14 @@ def issue(
         monte_carlo=evaluated.monte_carlo,
         drawn_errors=evaluated.drawn_errors,
         holdout=holdout,
-        mean_moved=best.fraction != 1.0,
+        mean_moved=not request.keep_mean,
         agreement=_agreement(prepared, posterior, data),
         looseness=looseness(main, evaluated.monte_carlo, union, layers, len(data)),
         assumptions=_assumptions(prior),
         network=None if network is None else dict(network),
         settings={
             "beta": best.form.beta,
-            "mean_fraction": best.fraction,
+            "expanded_at": best.fraction,
             "keep_mean": request.keep_mean,
             "budget": request.budget,
             "seed": request.seed,

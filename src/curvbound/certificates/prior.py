@@ -75,7 +75,7 @@ class Prior:
         return total_charge(self.charges(indices).values())
 
 
-_QUIET_LOSS = 0.005
+_QUIET_LOSS = 0.001
 _QUIET_EXAMPLES = 5_000
 _DECADE = LogGrid(precision=1.0 / math.log(10.0), largest=10.0)
 

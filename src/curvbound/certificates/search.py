@@ -17,7 +17,7 @@ from curvbound.gaussians import NoisyNetwork, count_errors
 
 __all__ = ["Candidate", "search"]
 
-_ESTIMATE_EXAMPLES = 10_000
+_ESTIMATE_EXAMPLES = 5_000
 _DECADES = (-2.0, -1.0, 0.0, 1.0)
 """Where the search for beta starts, in decades of 1/n."""
 
@@ -31,7 +31,7 @@ class Candidate:
 
     Attributes:
         form: The closed-form posterior and its prior scales.
-        fraction: How far its mean went from the prior mean to the trained weights.
+        fraction: Where the loss was expanded, between prior mean and trained weights.
         estimate: What the certificate would say if the estimated risk were exact.
     """
 
@@ -48,6 +48,7 @@ def search(
     delta: float,
     *,
     fractions: tuple[float, ...],
+    keep_mean: bool,
     seed: int,
 ) -> Candidate:
     """Find beta, and the mean between prior and trained weights, with the smallest estimate.
@@ -58,27 +59,31 @@ def search(
     Args:
         prepared: The network.
         prior: The prior family.
-        curvature_at: Gives the curvature at a posterior mean.
+        curvature_at: Gives the curvature at given weights.
         data: The bound data; a part of them serves for the estimates.
         delta: Failure probability the estimates are made for.
-        fractions: Means to try: 1 is the trained network, 0 the prior mean.
+        fractions: Where to expand the loss, on the way from the prior mean (0) to the trained
+            network (1).
+        keep_mean: Keep the posterior mean at that point instead of shrinking it to the prior mean
+            where the loss is flat.
         seed: Seed of the estimates.
     """
     seen = _sample(data, seed)
 
     def at(fraction: float) -> Candidate:
-        mean = _between(prior.mean, prepared.trained, fraction)
-        curvature = curvature_at(mean)
+        target = _between(prior.mean, prepared.trained, fraction)
+        curvature = curvature_at(target)
 
-        def look(decade: float) -> Candidate:
+        def look(decade: float, stay: bool = keep_mean) -> Candidate:
             beta = 10.0**decade / len(data)
-            form = closed_form(curvature, mean, prior.mean, beta, grids=prior.grids)
+            form = closed_form(
+                curvature, target, prior.mean, beta, grids=prior.grids, keep_mean=stay
+            )
             noisy = NoisyNetwork(prepared.model, form.posterior, data.inputs[:2])
             risk = count_errors(noisy, seen, passes=1, seed=seed).risk
-            divergence = form.posterior.kl(prior.distribution(form.indices)).total
             estimate = pac_bayes_kl(
                 risk,
-                divergence,
+                form.posterior.kl(prior.distribution(form.indices)).total,
                 len(data),
                 delta,
                 constant=CONSTANT,
@@ -90,6 +95,9 @@ def search(
         for step in _REFINEMENTS:
             centre = math.log10(best.form.beta * len(data))
             best = _best([best, look(centre - step), look(centre + step)])
+        if not keep_mean:  # shrinking trusts the quadratic approximation, which may be poor
+            centre = math.log10(best.form.beta * len(data))
+            best = _best([best, *(look(centre + step, True) for step in (-0.5, 0.0, 0.5))])
         return best
 
     return _best(at(fraction) for fraction in fractions)
