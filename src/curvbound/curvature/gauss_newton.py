@@ -39,7 +39,8 @@ def gauss_newton(land: Landscape, *, layer: LayerChoice = None) -> GaussNewton:
     >>> import torch
     >>> land = Landscape(torch.nn.Linear(3, 2), (torch.randn(6, 3), torch.arange(6) % 2))
     >>> G = gauss_newton(land, layer="weight")
-    >>> G.shape, bool(torch.ones(6) @ (G @ torch.ones(6)) >= 0)
+    >>> v = torch.arange(6.0)
+    >>> G.shape, bool(v @ (G @ v) > 0)
     ((6, 6), True)
 
     Args:
