@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from curvbound.curvature import squares
-from curvbound.curvature.square_pass import plan_for, sum_squares
+from curvbound.curvature.square_pass import output_roots, plan_for, sum_squares
+from curvbound.errors import CurvboundError
 from curvbound.landscape import Landscape
 from oracles.dense import jacobian
 from oracles.networks import BY_NAME
@@ -53,3 +54,11 @@ def test_parameters_used_several_times_have_the_sum_of_gradients(name):
     J = jacobian(model, X).flatten(1, -2).sum(1)
     flat = torch.cat([result[n].reshape(-1) for n in land.parameters])
     assert torch.allclose(flat, J.square().sum(0))
+
+
+def test_refuses_output_hessians_that_do_not_fit():
+    model, X, y = BY_NAME["dense"].make()
+    land = Landscape(model, (X, y))
+    land.memory = 100
+    with pytest.raises(CurvboundError, match="pass a smaller batch_size="):
+        sum_squares(land, tuple(land.parameters), output_roots(land))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from curvbound.curvature.fisher import uniform_numbers
 from curvbound.curvature.hessian import Hessian, hessian
-from curvbound.curvature.square_pass import sum_squares
+from curvbound.curvature.square_pass import output_roots, sum_squares
 from curvbound.errors import CurvboundError
 from curvbound.landscape import Landscape
 
@@ -75,10 +75,7 @@ def diagonal(
 
 
 def _gauss_newton(land: Landscape) -> Tensor:
-    loss = land.output_loss
-    return _flat(
-        land, sum_squares(land, tuple(land.parameters), lambda z, y, _: loss.hessian_factor(z, y))
-    )
+    return _flat(land, sum_squares(land, tuple(land.parameters), output_roots(land)))
 
 
 def _sampled_fisher(land: Landscape, samples: int, seed: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from curvbound.batches import Inputs
-from curvbound.curvature.square_pass import chunk_passes, plan_for
+from curvbound.curvature.square_pass import chunk_passes, output_roots, plan_for
 from curvbound.curvature.squares import SquareSums
 from curvbound.landscape import Landscape, LayerChoice
 
@@ -32,13 +32,12 @@ def gauss_newton_trace(land: Landscape, layer: LayerChoice = None) -> float:
     """
     names = land.choose(layer)
     plan = plan_for(land, names)
-    loss = land.output_loss
+    roots = output_roots(land)
 
     def contribution(batches: Iterable[tuple[Inputs, Tensor]]) -> Tensor:
         sums = SquareSums(land, plan, names)
         total = torch.zeros((), dtype=torch.float64, device=land.device)
-        passes = chunk_passes(land, plan, batches, lambda z, y, _: loss.hessian_factor(z, y))
-        for chunk in passes:
+        for chunk in chunk_passes(land, plan, batches, roots):
             squares = sums.add(chunk.inputs, chunk.captured, chunk.cotangents)
             for gradients in chunk.gradients():
                 squares.add(gradients)

@@ -8,8 +8,8 @@ from torch import Tensor
 from curvbound.batches import Inputs
 from curvbound.curvature.captures import Captured, Plan, capture, output_gradients, plan_captures
 from curvbound.curvature.example_gradients import example_gradients
-from curvbound.curvature.layer_gram import call_gram, rows_gram
-from curvbound.curvature.uses import Use
+from curvbound.curvature.layer_gram import call_gram, explicit_rows, rows_gram
+from curvbound.curvature.uses import Use, sum_of
 from curvbound.errors import CurvboundError
 from curvbound.landscape import Landscape
 
@@ -70,10 +70,18 @@ def _checked(land: Landscape, indices: Sequence[int] | Tensor) -> Tensor:
 
 def _select(land: Landscape, chosen: Tensor) -> tuple[Inputs, Tensor]:
     """Fetch examples from the stream, in the order of ``chosen``."""
+    if bool((chosen.diff() > 0).all()):
+        return _select_ordered(land, chosen)
     ordered, back = torch.unique(chosen, return_inverse=True)
+    inputs, targets = _select_ordered(land, ordered)
+    back = back.to(targets.device)
+    return _pick(inputs, back), targets[back]
+
+
+def _select_ordered(land: Landscape, ordered: Tensor) -> tuple[Inputs, Tensor]:
     inputs: list[Inputs] = []
     targets: list[Tensor] = []
-    start = 0
+    start, last = 0, int(ordered[-1])
     for chunk_inputs, chunk_targets in land.batches():
         stop = start + len(chunk_targets)
         inside = ordered[(ordered >= start) & (ordered < stop)] - start
@@ -82,13 +90,9 @@ def _select(land: Landscape, chosen: Tensor) -> tuple[Inputs, Tensor]:
             inputs.append(_pick(chunk_inputs, inside))
             targets.append(chunk_targets[inside])
         start = stop
-        if start > int(ordered[-1]):
+        if start > last:
             break
-    joined, labels = _join(inputs), torch.cat(targets)
-    if torch.equal(ordered, chosen):
-        return joined, labels
-    back = back.to(labels.device)
-    return _pick(joined, back), labels[back]
+    return _join(inputs), torch.cat(targets)
 
 
 def _pick(inputs: Inputs, rows: Tensor) -> Inputs:
@@ -98,6 +102,8 @@ def _pick(inputs: Inputs, rows: Tensor) -> Inputs:
 
 
 def _join(parts: Sequence[Inputs]) -> Inputs:
+    if len(parts) == 1:
+        return parts[0]
     if isinstance(parts[0], Mapping):
         return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
     return torch.cat(list(parts))
@@ -124,8 +130,7 @@ def _sum_of_calls(plan: Plan, captured: Captured, gradients: Sequence[Tensor]) -
                 several.setdefault(name, []).append((use, role, g))
     for calls in several.values():
         # A parameter used by several calls has the sum of their gradients.
-        parts = [use.gradient(role, g).flatten(1) for use, role, g in calls]
-        total += rows_gram(torch.stack(parts).sum(0))
+        total += rows_gram(sum_of(explicit_rows(use, role, g) for use, role, g in calls))
     return total
 
 

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from curvbound.batches import Inputs
-from curvbound.curvature.captures import Captured, Plan, capture, output_gradients
+from curvbound.curvature.captures import Captured, Plan
 from curvbound.curvature.moments import InputMoment
+from curvbound.curvature.square_pass import chunk_passes, output_roots
 from curvbound.curvature.squares import SquareSums
 from curvbound.curvature.sums import SymmetricSum
 from curvbound.curvature.uses import AffineUse, Use
@@ -110,29 +111,29 @@ class _Sums:
                 self.outputs[name].add(rows.T.unsqueeze(0))
 
     def finish(self) -> dict[str, Tensor]:
-        inputs = {f"input {name}": moment.finish() for name, moment in self.inputs.items()}
-        outputs = {f"output {name}": total.finish() for name, total in self.outputs.items()}
-        squares = {f"square {name}": total for name, total in self.squares.totals.items()}
-        return inputs | outputs | squares
+        result = {f"square {name}": total for name, total in self.squares.totals.items()}
+        # Running sums are given up one by one: those of a large network fill the memory.
+        for name in list(self.inputs):
+            result[f"input {name}"] = self.inputs.pop(name).finish()
+        for name in list(self.outputs):
+            result[f"output {name}"] = self.outputs.pop(name).finish()
+        return result
 
 
 def collect(land: Landscape, plan: Plan, methods: Mapping[str, Method]) -> dict[str, Tensor]:
     """Sums over all data in double precision: ``input``, ``output`` by layer, ``square``."""
-    loss = land.output_loss
+    roots = output_roots(land)
 
     def contribution(batches: Iterable[tuple[Inputs, Tensor]]) -> dict[str, Tensor]:
         sums = _Sums(land, plan, methods)
-        for inputs, targets in batches:
-            captured = capture(land, plan.watched, inputs)
+        for chunk in chunk_passes(land, plan, batches, roots):
             with torch.no_grad():
-                sums.add_inputs(captured)
-                cotangents = loss.hessian_factor(captured.outputs.detach(), targets)
-                chunk = sums.squares.add(inputs, captured, cotangents)
-            for gradients in output_gradients(captured, cotangents):
-                with torch.no_grad():
-                    sums.add_outputs(captured.uses, gradients)
-                    chunk.add(gradients)
-            chunk.finish()
+                sums.add_inputs(chunk.captured)
+            squares = sums.squares.add(chunk.inputs, chunk.captured, chunk.cotangents)
+            for gradients in chunk.gradients():
+                sums.add_outputs(chunk.captured.uses, gradients)
+                squares.add(gradients)
+            squares.finish()
         return sums.finish()
 
     return land.reduce(contribution, over=[(land.batches(),)])

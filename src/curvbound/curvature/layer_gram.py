@@ -5,23 +5,23 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from curvbound.curvature.uses import BIAS, WEIGHT, AffineUse, EmbeddingUse, Use
+from curvbound.curvature.sums import SymmetricSum
+from curvbound.curvature.uses import BIAS, WEIGHT, AffineUse, EmbeddingUse, Use, sum_of
 
-__all__ = ["call_gram", "rows_gram"]
+__all__ = ["call_gram", "explicit_rows", "rows_gram"]
 
 # Columns converted to double precision at once.
-COLUMNS = 2**16
+COLUMNS = 2**14
 # Numbers in one block of products between positions.
 PAIRS = 2**22
 
 
 def rows_gram(rows: Tensor) -> Tensor:
     """J J^T for rows J ``(N, size)``, multiplied in double precision."""
-    total = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+    total = SymmetricSum(1, len(rows), rows.new_empty(0, dtype=torch.float64))
     for part in torch.split(rows, COLUMNS, 1):
-        wide = part.to(torch.float64)
-        total.addmm_(wide, wide.T)
-    return total
+        total.add(part.to(torch.float64).unsqueeze(0))
+    return total.finish()[0]
 
 
 def call_gram(use: Use, roles: Sequence[str], g: Tensor) -> Tensor:
@@ -35,8 +35,12 @@ def call_gram(use: Use, roles: Sequence[str], g: Tensor) -> Tensor:
         return _pairs_gram(use, roles, g)
     if isinstance(use, EmbeddingUse):
         return rows_gram(_embedding_rows(use, g))
-    parts = [use.gradient(role, g).flatten(1) for role in roles]
-    return torch.stack([rows_gram(part) for part in parts]).sum(0)
+    return sum_of(rows_gram(explicit_rows(use, role, g)) for role in roles)
+
+
+def explicit_rows(use: Use, role: str, g: Tensor) -> Tensor:
+    """Gradients of all examples as rows ``(N, size)``."""
+    return torch.cat([use.gradient(role, g, part).flatten(1) for part in use.parts(role)])
 
 
 def _pairs_are_cheaper(use: AffineUse, roles: Sequence[str]) -> bool:

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from curvbound.batches import Inputs
 from curvbound.curvature.captures import Captured, Plan, capture, output_gradients, plan_captures
 from curvbound.curvature.squares import SquareSums
+from curvbound.errors import CurvboundError
 from curvbound.landscape import Landscape
 
-__all__ = ["Cotangents", "Pass", "chunk_passes", "plan_for", "sum_squares"]
+__all__ = ["Cotangents", "Pass", "chunk_passes", "output_roots", "plan_for", "sum_squares"]
 
 Cotangents = Callable[[Tensor, Tensor, int], Tensor]
 """From outputs, targets and the number of labels before them to cotangents ``(K, *outputs)``."""
@@ -37,6 +38,23 @@ def plan_for(land: Landscape, names: Sequence[str]) -> Plan:
         if kept:
             watched[module] = kept
     return replace(plan, watched=watched)
+
+
+def output_roots(land: Landscape) -> Cotangents:
+    """Square roots of the output Hessian as cotangents; refuses what does not fit into memory."""
+    loss = land.output_loss
+
+    def cotangents(outputs: Tensor, targets: Tensor, _: int) -> Tensor:
+        needed = outputs[0].numel() * outputs.nbytes
+        if needed > land.memory:
+            raise CurvboundError(
+                f"The output Hessians of {len(outputs)} examples with {outputs[0].numel()} outputs "
+                f"need about {needed / 2**20:.0f} MiB, but {land.memory / 2**20:.0f} MiB may be "
+                "used: pass a smaller batch_size=, or sample with diagonal(kind='fisher')."
+            )
+        return loss.hessian_factor(outputs, targets)
+
+    return cotangents
 
 
 def chunk_passes(

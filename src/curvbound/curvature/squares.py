@@ -8,7 +8,7 @@ from torch import Tensor
 from curvbound.batches import Inputs
 from curvbound.curvature.captures import Captured, Plan
 from curvbound.curvature.example_gradients import example_gradients
-from curvbound.curvature.uses import BIAS, WEIGHT, DenseUse, Use, example_parts
+from curvbound.curvature.uses import BIAS, WEIGHT, DenseUse, Use, example_parts, sum_of
 from curvbound.landscape import Landscape
 
 __all__ = ["ChunkSquares", "SquareSums"]
@@ -118,8 +118,7 @@ def _squares_of_sum(
     calls: Sequence[tuple[int, Use, str]], gradients: Sequence[Tensor], size: int
 ) -> Tensor:
     """A parameter used by several calls has the sum of their gradients."""
-    parts = []
-    for part in example_parts(calls[0][1].examples, size):
-        summed = [use.gradient(role, gradients[i], part) for i, use, role in calls]
-        parts.append(torch.stack(summed).sum(0).square_().sum(0))
-    return torch.stack(parts).sum(0)
+    return sum_of(
+        sum_of(use.gradient(role, gradients[i], part) for i, use, role in calls).square().sum(0)
+        for part in example_parts(calls[0][1].examples, size)
+    )

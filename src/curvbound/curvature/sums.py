@@ -5,8 +5,9 @@ from torch import Tensor
 
 __all__ = ["SymmetricSum"]
 
-# Panels of this width keep matrix products fast while the lower triangle is skipped.
-PANEL = 128
+# Widths of panels, by size of the matrix up to which they are the fastest way to skip the lower
+# triangle (measured).
+PANELS = ((128, 32), (256, 64), (2**62, 128))
 # Columns after which the running sum moves to double precision.
 FLUSH = 8192
 
@@ -26,6 +27,7 @@ class SymmetricSum:
             self._total if wide else torch.zeros(shape, dtype=like.dtype).to(like.device)
         )
         self._columns = 0
+        self._panel = next(width for limit, width in PANELS if size <= limit)
 
     def add(self, A: Tensor, alpha: float = 1.0) -> None:
         """Add ``alpha A A^T``."""
@@ -34,8 +36,8 @@ class SymmetricSum:
             self._partial.baddbmm_(A, A.mT, alpha=alpha)
         else:
             matrix, partial = A[0], self._partial[0]
-            for start in range(0, size, PANEL):
-                stop = min(start + PANEL, size)
+            for start in range(0, size, self._panel):
+                stop = min(start + self._panel, size)
                 partial[start:stop, start:].addmm_(
                     matrix[start:stop], matrix[start:].T, alpha=alpha
                 )
@@ -61,8 +63,8 @@ class SymmetricSum:
         """The sum as a full, exactly symmetric matrix, ``(groups, n, n)`` in double precision."""
         self._flush()
         size = self._total.shape[1]
-        for start in range(0, size, PANEL):
-            stop = min(start + PANEL, size)
+        for start in range(0, size, self._panel):
+            stop = min(start + self._panel, size)
             self._total[:, stop:, start:stop] = self._total[:, start:stop, stop:].mT
             block = self._total[:, start:stop, start:stop]
             block.copy_(block.triu() + block.triu(1).mT)

@@ -8,7 +8,6 @@ calls of a module that runs more than once.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -59,13 +58,13 @@ class Use(ABC):
         """
         return sum_of(
             self.gradient(role, g, part).square_().sum(0)
-            for part in example_parts(self.examples, self._numel(role))
+            for part in self.parts(role)
             for g in gradients
         )
 
-    def _numel(self, role: str) -> int:
-        numel: int = getattr(self.module, role).numel()
-        return numel
+    def parts(self, role: str, copies: int = 1) -> list[slice]:
+        """Groups of examples whose gradients, times ``copies``, stay in the cache."""
+        return example_parts(self.examples, copies * getattr(self.module, role).numel())
 
 
 def sum_of(parts: Iterable[Tensor]) -> Tensor:
@@ -99,6 +98,11 @@ class AffineUse(Use):
     weight_shape: torch.Size
     inputs: Tensor
 
+    @override
+    def parts(self, role: str, copies: int = 1) -> list[slice]:
+        columns = self.groups * self.width * self.positions
+        return example_parts(self.examples, max(columns, copies * self.weight_shape.numel()))
+
     @abstractmethod
     def input_columns(self, part: slice = slice(None)) -> Tensor:
         """Inputs as ``(B, groups, n, T)``."""
@@ -125,9 +129,8 @@ class AffineUse(Use):
             return super().squares(role, gradients)
         # One product with all output gradients below each other is much faster than many.
         shape = (self.groups, len(gradients) * self.height, -1)
-        size = len(gradients) * self.weight_shape.numel()
         parts = []
-        for part in example_parts(self.examples, size):
+        for part in self.parts(role, len(gradients)):
             left = torch.stack([self.output_columns(g, part) for g in gradients], 2)
             product = left.reshape(len(left), *shape) @ self.input_columns(part).mT
             parts.append(product.square_().sum(0))
@@ -183,13 +186,9 @@ class ConvUse(AffineUse):
         self.positions = output_shape[2:].numel()
         self.conv = module
 
-    @cached_property
-    def _columns(self) -> Tensor:
-        return columns(self.conv, self.inputs)
-
     @override
     def input_columns(self, part: slice = slice(None)) -> Tensor:
-        return self._columns[part]
+        return columns(self.conv, self.inputs[part])
 
     @override
     def output_columns(self, g: Tensor, part: slice = slice(None)) -> Tensor:
