@@ -213,8 +213,8 @@ class PacBayes:
     def _mean(self) -> Check | str:
         moved = self.record.mean_moved
         _require(
-            self.record.settings.get("mean_fraction", 1.0) == 1.0 or moved,
-            "The mean was moved, but the record denies it.",
+            moved != self.record.settings.get("keep_mean", not moved),
+            "Whether the mean was moved is told in two ways.",
         )
         _require(
             moved or self.record.agreement == 1.0,
