@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         certify,
         closed_form,
         optimal_prior_lower_bound,
+        verify,
     )
     from curvbound.curvature import (
         diagonal,
@@ -66,6 +67,7 @@ __all__ = [
     "top_eigenpairs",
     "trace",
     "train",
+    "verify",
 ]
 
 _HOMES = {
@@ -76,6 +78,7 @@ _HOMES = {
         "certify",
         "closed_form",
         "optimal_prior_lower_bound",
+        "verify",
     ),
     "curvbound.curvature": (
         "diagonal",

@@ -6,6 +6,8 @@ from curvbound.certificates.closed_form import BlockCurvature, ClosedForm, close
 from curvbound.certificates.feasibility import OptimalPrior, optimal_prior_lower_bound
 from curvbound.certificates.prior import Prior
 from curvbound.certificates.shape import layer_curvature
+from curvbound.certificates.verification import Verification
+from curvbound.certificates.verify import verify
 
 __all__ = [
     "BlockCurvature",
@@ -13,8 +15,10 @@ __all__ = [
     "ClosedForm",
     "OptimalPrior",
     "Prior",
+    "Verification",
     "certify",
     "closed_form",
     "layer_curvature",
     "optimal_prior_lower_bound",
+    "verify",
 ]

@@ -4,7 +4,7 @@ import copy
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -143,6 +143,30 @@ class Certificate:
         assert self.prior is not None  # a posterior never comes without one
         hashes = (self.prior.hash, self.posterior.hash, self.record.data.hash)
         return drawn_network(self._model, self.posterior, hashes)
+
+    def summary(self) -> dict[str, Any]:
+        """The main claim as plain numbers, ready for JSON."""
+        carlo = self.record.monte_carlo
+        return {
+            "bound": self.bound,
+            "kind": self.kind,
+            "about": self.about,
+            "confidence": self.confidence,
+            "n": self.n,
+            "kl": self.kl,
+            "empirical_risk": self.empirical_risk,
+            "mc_draws": 0 if carlo is None else counted(carlo, self.n).observations,
+            "delta": self.delta,
+            "union": None if self.record.union is None else self.record.union.model_dump(),
+            "holdout": None if self.holdout is None else self.holdout.model_dump(),
+            "seconds": self.record.seconds,
+        }
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML file about the certificate."""
+        from curvbound.report import write_report
+
+        return write_report(path, {"certificate": self})
 
     def save(self, path: str | Path) -> Path:
         """Write the record as JSON and the tensors as safetensors beside it."""

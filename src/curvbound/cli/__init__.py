@@ -15,7 +15,7 @@ def application() -> "typer.Typer":
     """Assemble the command line from the files of this folder."""
     import typer
 
-    from curvbound.cli import certify, data, train
+    from curvbound.cli import certify, data, train, verify
 
     app = typer.Typer(
         name="curvbound",
@@ -25,6 +25,7 @@ def application() -> "typer.Typer":
         pretty_exceptions_enable=False,
     )
     app.command("certify")(certify.certify)
+    app.command("verify")(verify.verify)
     app.command("train")(train.train)
     app.command("data")(data.data)
     app.callback(invoke_without_command=False)(_root)

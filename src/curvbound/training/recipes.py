@@ -193,6 +193,12 @@ _RECIPES: dict[str, Recipe] = {
             lr=0.05,
             epochs=15,
         ),
+        _FAST.replace(
+            name="near",
+            description="two epochs at a low rate: near the initialisation, for certificates",
+            lr=0.05,
+            epochs=2,
+        ),
         Recipe(
             "000",
             "000 section 5: to 100 % training accuracy (optimiser not given there)",
