@@ -28,13 +28,15 @@ def write_report(
     """
     from jinja2 import Environment, StrictUndefined
 
+    from curvbound.certificates.rounding import ceiling
+
     source = files("curvbound.report").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     sections = [
         _section(name, certificate, (checks or {}).get(name))
         for name, certificate in certificates.items()
     ]
-    page = environment.from_string(source).render(sections=sections)
+    page = environment.from_string(source).render(sections=sections, ceiling=ceiling)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
