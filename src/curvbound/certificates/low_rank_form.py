@@ -1,5 +1,6 @@
 """The closed-form posterior of 000 for a full Fisher matrix of sampled gradients."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -47,7 +48,7 @@ def closed_form_low_rank(
 
 
 def sampled_gradients(land: Landscape, samples: int, *, seed: int = 0) -> Tensor:
-    """Rows J with ``J^T J`` an unbiased estimate of the Fisher matrix of the mean loss (000 eq. 10).
+    """Rows J whose ``J^T J`` is an unbiased estimate of the Fisher matrix (000 eq. 10).
 
     Labels are drawn from the network's own predictions. With ``samples`` equal to the number of
     examples, ``J^T J`` is the matrix of ``fisher(land, labels="sampled", seed=seed)``.
@@ -77,7 +78,7 @@ def sampled_gradients(land: Landscape, samples: int, *, seed: int = 0) -> Tensor
                 uniform = uniform_numbers(seed, 0, start, targets)
                 rows.append(_rows(land, inputs, targets, uniform, here.to(targets.device)))
             start = stop
-    return torch.cat(rows) / samples**0.5
+    return torch.cat(rows) / math.sqrt(samples)
 
 
 def _rows(

@@ -1,0 +1,284 @@
+"""Accuracy against complexity, the picture of 000: points, their Pareto set, the lower bound."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from curvbound.bounds import complexity, finite_grid_charge, pac_bayes_kl
+from curvbound.certificates.claims import mistakes, with_weights
+from curvbound.certificates.feasibility import optimal_prior_lower_bound
+from curvbound.certificates.inputs import as_examples
+from curvbound.certificates.low_rank_form import sampled_gradients
+from curvbound.certificates.preparation import prepare
+from curvbound.certificates.shape import layer_curvature
+from curvbound.curvature import diagonal as curvature_diagonal
+from curvbound.datasets import Examples
+from curvbound.errors import CurvboundError
+from curvbound.gaussians import (
+    Distribution,
+    Gaussian,
+    LowRank,
+    chunk_generator,
+    diagonal,
+    isotropic,
+    kronecker,
+)
+from curvbound.landscape import Landscape
+
+__all__ = [
+    "BASELINE",
+    "DIAGONAL",
+    "FULL",
+    "LOWER_BOUND",
+    "LOW_RANK",
+    "Point",
+    "Subject",
+    "closed_form_points",
+    "complexity_at",
+    "families",
+    "lower_bound_curve",
+    "pareto",
+    "subject_of",
+]
+
+BASELINE, DIAGONAL, FULL = "baseline", "diagonal Hessian", "full layer-wise Hessian"
+LOW_RANK, LOWER_BOUND = "low-rank Fisher", "lower bound"
+
+Family = Callable[[float, float], Distribution]
+"""From prior variance and beta to a posterior."""
+
+_NO_NOISE = 1e-30
+"""Variance of a coordinate that stays where it is: a Gaussian needs a positive one."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One pair of prior and posterior in the picture.
+
+    The accuracy comes from a few weight draws, so no point is a certificate (000-E8).
+
+    Attributes:
+        method: How the posterior was made.
+        kind: ``heuristic``, or ``oracle`` where the prior was fitted to the data.
+        prior_variance: lambda; None for the lower bound, which has one per parameter.
+        beta: Weight of the KL term; None for the baseline, which has none.
+        accuracy: Estimated accuracy of the randomised network on the training data.
+        kl: KL divergence in nats.
+        complexity: ``sqrt((KL + charge + ln(2(N-1)/delta)) / (2N))`` (000 eq. 3).
+        charge: Nats for the choice of lambda among the points of its grid (000-E7).
+    """
+
+    method: str
+    kind: Literal["heuristic", "oracle"]
+    prior_variance: float | None
+    beta: float | None
+    accuracy: float
+    kl: float
+    complexity: float
+    charge: float
+
+    @property
+    def error_bound(self) -> float:
+        """Right side of 000 eq. 3 with the estimated accuracy; may exceed 1."""
+        return 1.0 - self.accuracy + self.complexity
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained network, where it started, its data, and how accuracies are estimated.
+
+    Attributes:
+        model: Private copy in evaluation mode.
+        mean: Trained weights, the mean of every posterior.
+        start: Initial weights, the mean of every prior.
+        data: The N training examples.
+        seen: Those on which accuracies are estimated.
+        draws: Weight draws per estimate; all points use the same random numbers.
+        delta: Failure probability of the complexity term.
+        seed: Seed of the draws and of sampled labels.
+    """
+
+    model: nn.Module
+    mean: Mapping[str, Tensor]
+    start: Mapping[str, Tensor]
+    data: Examples
+    seen: Examples
+    draws: int
+    delta: float
+    seed: int
+
+    @property
+    def landscape(self) -> Landscape:
+        """The loss around the trained weights."""
+        return Landscape(self.model, self.data)
+
+    @property
+    def squared_distance(self) -> float:
+        """``|mean - start|^2``."""
+        moved = (self.mean[name].double() - self.start[name].double() for name in self.mean)
+        return math.fsum(float(difference.square().sum()) for difference in moved)
+
+    def accuracy(self, posterior: Distribution) -> float:
+        """Accuracy of the randomised network, estimated with ``draws`` weight draws."""
+        errors = 0
+        for draw in range(self.draws):
+            weights = posterior.sample(chunk_generator(self.seed, draw))
+            errors += mistakes(with_weights(self.model, weights), self.seen)
+        return 1.0 - errors / (self.draws * len(self.seen))
+
+    def complexity(self, kl: float, charge: float = 0.0) -> float:
+        """Square root of 000 eq. 3."""
+        budget = complexity(kl, len(self.data), self.delta, constant="000", charge=charge)
+        return math.sqrt(budget / 2)
+
+    def estimate(self, point: Point) -> float:
+        """The kl form of the bound, were the accuracy of a point exact: for choosing points."""
+        risk = min(1.0, max(0.0, 1.0 - point.accuracy))
+        return pac_bayes_kl(risk, point.kl, len(self.data), self.delta, charge=point.charge)
+
+
+def subject_of(
+    model: nn.Module,
+    init: Mapping[str, Tensor],
+    data: Any,
+    *,
+    examples: int | None = None,
+    draws: int = 5,
+    delta: float = 0.05,
+    seed: int = 0,
+) -> Subject:
+    """Prepare a trained network for the picture.
+
+    Args:
+        model: The trained network; it is not touched.
+        init: Its weights before training.
+        data: Its training data.
+        examples: Estimate accuracies on so many of them; None: on all.
+        draws: Weight draws per estimate; 5 in 000.
+        delta: Failure probability of the complexity term.
+        seed: Seed of the draws and of sampled labels.
+    """
+    prepared = prepare(model, init, "the initialisation")
+    known = as_examples(data, "training data")
+    if len(known) < 3:
+        raise CurvboundError("The bound of 000 needs at least 3 examples (000-E6).")
+    few = examples is not None and examples < len(known)
+    seen = known.split(examples, seed=seed)[0] if few and examples else known
+    return Subject(
+        prepared.model, prepared.trained, prepared.start, known, seen, draws, delta, seed
+    )
+
+
+def families(subject: Subject, *, low_rank: int = 0) -> dict[str, Family]:
+    """The posteriors that 000 compares, each as a function of (lambda, beta).
+
+    The baseline has the prior's covariance and ignores beta (000-C9). The others follow 000 eq. 6
+    with the layer-wise Hessian of 000 eq. 34: its diagonal, or all of it (000-C10).
+
+    Args:
+        subject: The network.
+        low_rank: Add the full Fisher matrix of so many sampled gradients (000-C8); 0: do not.
+    """
+    curvature = layer_curvature(subject.landscape, "neuron-block")
+    full = {name: block.values for name, block in curvature.items()}
+    rights = {name: b.right for name, b in curvature.items() if b.right is not None}
+    own = {
+        name: (rights[name].square() @ values[0])[None] if name in rights else values
+        for name, values in full.items()
+    }
+    found: dict[str, Family] = {
+        BASELINE: lambda scale, _: isotropic(subject.mean, scale),
+        DIAGONAL: _by_equation_6(subject.mean, own, {}),
+        FULL: _by_equation_6(subject.mean, full, rights),
+    }
+    if low_rank:
+        rows = sampled_gradients(subject.landscape, low_rank, seed=subject.seed)
+        found[LOW_RANK] = lambda scale, beta: LowRank(subject.mean, rows, beta, scale)
+    return found
+
+
+def _by_equation_6(
+    mean: Mapping[str, Tensor], values: Mapping[str, Tensor], rights: Mapping[str, Tensor]
+) -> Family:
+    # One check of the bases for all points of the grid.
+    base: Gaussian = kronecker(mean, {n: torch.ones_like(h) for n, h in values.items()}, {}, rights)
+    for block in base.blocks.values():
+        _ = block.defect  # computed once here, inherited by the copies
+
+    def posterior(scale: float, beta: float) -> Distribution:
+        return base.with_variances({name: beta / (h + beta / scale) for name, h in values.items()})
+
+    return posterior
+
+
+def closed_form_points(
+    subject: Subject, method: str, family: Family, scales: Sequence[float], betas: Sequence[float]
+) -> list[Point]:
+    """Evaluate a family on a grid; the prior variances are charged for, beta is free (000-E7)."""
+    charge = finite_grid_charge(len(scales))
+    points = []
+    for scale in scales:
+        prior = isotropic(subject.start, scale)
+        for beta in (None,) if method == BASELINE else betas:
+            posterior = family(scale, beta or 0.0)
+            kl = posterior.kl(prior).total
+            accuracy = subject.accuracy(posterior)
+            size = subject.complexity(kl, charge)
+            points.append(Point(method, "heuristic", scale, beta, accuracy, kl, size, charge))
+    return points
+
+
+def lower_bound_curve(subject: Subject, betas: Iterable[float]) -> list[Point]:
+    """The lower bound of 000, Fig. 2: accuracy and complexity of the optimal diagonal pair.
+
+    Under the quadratic approximation of the loss, with diagonal Gaussians and both means fixed,
+    accuracy and complexity cannot lie below this curve. The curvature is the Fisher diagonal with
+    sampled labels (000 eq. 10). The prior was fitted to the data, hence an oracle (000-E5).
+    Parameters without any curvature get no noise, which favours the lower bound (000-E3).
+    """
+    land = subject.landscape
+    h = curvature_diagonal(land, kind="fisher", seed=subject.seed).double()
+    d = land.flatten([subject.mean[name] - subject.start[name] for name in land.parameters])
+    points = []
+    for beta in betas:
+        oracle = optimal_prior_lower_bound(h, d, beta)
+        noise = oracle.posterior_variance
+        noise = torch.where(torch.isfinite(noise), noise, 0.0).clamp(min=_NO_NOISE)
+        accuracy = subject.accuracy(diagonal(subject.mean, land.unflatten(noise)))
+        size = subject.complexity(oracle.kl)
+        points.append(
+            Point(LOWER_BOUND, "oracle", None, float(beta), accuracy, oracle.kl, size, 0.0)
+        )
+    return points
+
+
+def pareto(points: Iterable[Point]) -> list[Point]:
+    """Points that no other beats in both accuracy and complexity, by rising accuracy.
+
+    >>> def at(accuracy, complexity):
+    ...     return Point("", "heuristic", None, None, accuracy, 0.0, complexity, 0.0)
+    >>> [p.accuracy for p in pareto([at(0.9, 0.5), at(0.8, 0.6), at(0.7, 0.1)])]
+    [0.7, 0.9]
+    """
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda p: (-p.accuracy, p.complexity)):
+        if not kept or point.complexity < kept[-1].complexity:
+            kept.append(point)
+    return kept[::-1]
+
+
+def complexity_at(points: Iterable[Point], accuracy: float) -> float:
+    """Smallest complexity at an accuracy, linear between Pareto points; infinite if not reached."""
+    front = pareto(points)
+    for below, above in zip([None, *front], front, strict=False):
+        if above.accuracy < accuracy:
+            continue
+        if below is None:
+            return above.complexity
+        share = (accuracy - below.accuracy) / (above.accuracy - below.accuracy)
+        return below.complexity + share * (above.complexity - below.complexity)
+    return math.inf
