@@ -3,21 +3,10 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 import curvbound as cb
 from curvbound import datasets, networks
-
-
-def fit(model: nn.Module, data, steps: int = 80, lr: float = 0.01) -> nn.Module:
-    """Train on all examples at once, in place."""
-    model.train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        functional.cross_entropy(model(data.inputs), data.targets).backward()
-        optimizer.step()
-    return model.eval()
+from oracles.training import fit
 
 
 def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 import curvbound as cb
 from curvbound import CurvboundError, Landscape, datasets, diagonal, networks
@@ -12,6 +11,7 @@ from curvbound.bounds import log_grid_charge
 from curvbound.certificates.inputs import halves
 from curvbound.certificates.preparation import prepare
 from curvbound.certificates.prior import DATA_FREE_GRID, Prior, quiet_grids, require_untrained
+from oracles.training import fit
 
 
 def test_charges_add_up_over_layers_and_tries():
@@ -86,13 +86,7 @@ def test_the_prior_does_not_know_the_bound_data(digits, trained, change):
 
 
 def trained_on(data):
-    model = networks.build("F-12", data.shape, 10, seed=3)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(60):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(data.inputs), data.targets).backward()
-        optimizer.step()
-    return model.state_dict()
+    return fit(networks.build("F-12", data.shape, 10, seed=3), data, steps=60).state_dict()
 
 
 def test_in_a_split_the_prior_depends_on_its_part_alone(digits):

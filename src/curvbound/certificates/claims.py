@@ -21,6 +21,7 @@ from curvbound.bounds import (
 )
 from curvbound.certificates.record import Claim, MonteCarlo, Union
 from curvbound.datasets import Examples
+from curvbound.errors import CurvboundError
 from curvbound.gaussians import ErrorCounts, Gaussian, NoisyNetwork, count_errors, errors_of
 from curvbound.gaussians.usage import logits
 
@@ -183,7 +184,13 @@ def mistakes(model: nn.Module, data: Examples) -> int:
 def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
     """Class scores, computed where and in the precision in which the network is."""
     first = next(model.parameters())
-    return logits(model(place(inputs, first.device, first.dtype)))
+    try:
+        return logits(model(place(inputs, first.device, first.dtype)))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise CurvboundError(
+            f"The network cannot process inputs of shape {tuple(inputs.shape)}: {reason}."
+        ) from error
 
 
 def predictions(model: nn.Module, inputs: Tensor) -> Tensor:
