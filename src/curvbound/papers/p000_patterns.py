@@ -16,7 +16,7 @@ from curvbound.certificates.tradeoff import (
 from curvbound.papers.p000_panel import Panel
 from curvbound.papers.result import Pattern
 
-__all__ = ["comparison_patterns", "crosses", "feasibility_patterns", "ordered"]
+__all__ = ["bounded_below", "comparison_patterns", "crosses", "feasibility_patterns", "ordered"]
 
 _LEVELS = (0.5, 0.75, 0.9)
 """Accuracies at which methods are compared: shares of the way from guessing to 1."""
@@ -39,8 +39,22 @@ def crosses(points: Sequence[Point], classes: int, *, limit: float = 1.0) -> boo
 
 def ordered(points: Mapping[str, Sequence[Point]], classes: int) -> bool:
     """Whether baseline >= diagonal >= full in complexity, at every compared accuracy."""
+    return _descending(points, (BASELINE, DIAGONAL, FULL), classes)
+
+
+def bounded_below(points: Mapping[str, Sequence[Point]], classes: int) -> bool:
+    """Whether the lower bound is below the methods with diagonal Gaussians, where compared.
+
+    It need not be: accuracies are those of the real network, the bound is for the quadratic one.
+    """
+    return all(_descending(points, (m, LOWER_BOUND), classes) for m in (BASELINE, DIAGONAL))
+
+
+def _descending(
+    points: Mapping[str, Sequence[Point]], methods: Sequence[str], classes: int
+) -> bool:
     for share in _LEVELS:
-        at = [complexity_at(points[m], _level(classes, share)) for m in (BASELINE, DIAGONAL, FULL)]
+        at = [complexity_at(points[method], _level(classes, share)) for method in methods]
         if any(better > worse * (1 + _NOISE) for worse, better in itertools.pairwise(at)):
             return False
     return True
@@ -95,8 +109,16 @@ def comparison_patterns(panels: Sequence[Panel]) -> list[Pattern]:
             Pattern(
                 f"{data}: complexity baseline >= diagonal >= full at equal accuracy",
                 "yes",
-                _comparison(panel.points, classes),
+                _comparison(panel.points, (BASELINE, DIAGONAL, FULL), classes),
                 ordered(panel.points, classes),
+            )
+        )
+        patterns.append(
+            Pattern(
+                f"{data}: lower bound below baseline and diagonal at equal accuracy",
+                "yes",
+                _comparison(panel.points, (LOWER_BOUND,), classes),
+                bounded_below(panel.points, classes),
             )
         )
         valid = ", ".join(f"{c['method']} {_up(c['bound'])}" for c in panel.certificates)
@@ -116,11 +138,11 @@ def _best(points: Sequence[Point], classes: int) -> str:
     return f"{best:.3f}" if math.isfinite(best) else "none (accuracy too low)"
 
 
-def _comparison(points: Mapping[str, Sequence[Point]], classes: int) -> str:
+def _comparison(points: Mapping[str, Sequence[Point]], methods: Sequence[str], classes: int) -> str:
     parts = []
     for share in _LEVELS:
         level = _level(classes, share)
-        values = (complexity_at(points[method], level) for method in (BASELINE, DIAGONAL, FULL))
+        values = (complexity_at(points[method], level) for method in methods)
         parts.append(f"at {level:.3g}: " + ", ".join(f"{value:.3f}" for value in values))
     return "; ".join(parts)
 
