@@ -104,7 +104,7 @@ def require_untrained(prepared: Prepared, data: Examples) -> None:
     """Refuse an initialisation that is far better than guessing: it has seen such data."""
     chance = 1.0 - 1.0 / data.classes
     risk = error_rate(mistakes(with_weights(prepared.model, prepared.start), data), len(data))
-    if risk < chance / 2:
+    if risk < chance**2 / 2:  # luck goes further with two classes than with ten
         raise CurvboundError(
             f"The initialisation already has an error of only {risk:.3f} on the bound data, far "
             f"below the {chance:.3f} of guessing, so it was trained on something: say on what with "

@@ -72,6 +72,10 @@ class EmpiricalFisher(GaussNewton):
     name = "empirical Fisher matrix"
 
     @override
+    def exact_trace(self) -> None:
+        """Not that of the Gauss-Newton matrix."""
+
+    @override
     def _product(self, graph: JacobianGraph, vector: dict[str, Tensor]) -> list[Tensor | None]:
         return graph.product(vector, self.loss.outer_product)
 

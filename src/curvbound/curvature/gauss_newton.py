@@ -4,6 +4,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from curvbound.batches import Inputs
+from curvbound.curvature.exact_trace import gauss_newton_trace
 from curvbound.curvature.graphs import JacobianGraph
 from curvbound.curvature.operators import CurvatureOperator
 from curvbound.landscape import Landscape, LayerChoice
@@ -20,6 +21,10 @@ class GaussNewton(CurvatureOperator[JacobianGraph]):
     def __init__(self, land: Landscape, layer: LayerChoice) -> None:
         super().__init__(land, layer)
         self.loss = land.output_loss
+
+    def exact_trace(self) -> float | None:
+        """The trace without any probe, at C - 1 backward passes."""
+        return gauss_newton_trace(self.land, self.names)
 
     @override
     def _graph(self, inputs: Inputs, targets: Tensor, start: int) -> JacobianGraph:

@@ -108,9 +108,9 @@ def mean_estimate(values: Tensor, seed: int, matvecs: int, offset: float = 0.0) 
 
 
 def _exact_trace(H: Operator, products: Products) -> Estimate | None:
-    offered = getattr(H, "exact_trace", None)
-    if callable(offered):
-        return Estimate(float(offered()))
+    offered = getattr(H, "exact_trace", lambda: None)()
+    if offered is not None:
+        return Estimate(float(offered))
     if products.dimension > EXACT_DIMENSION:
         return None
     diagonal = [
