@@ -7,9 +7,11 @@ from torch import nn
 from curvbound import Landscape, fisher, gauss_newton, hessian, trace
 
 
-def landscape(activation: nn.Module) -> Landscape:
+def landscape(activation: nn.Module, width: int = 6) -> Landscape:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(5, 40), activation, nn.Linear(40, 30), nn.Linear(30, 4))
+    model = nn.Sequential(
+        nn.Linear(5, width), activation, nn.Linear(width, width), nn.Linear(width, 4)
+    )
     data = torch.randn(12, 5, dtype=torch.float64), torch.arange(12) % 4
     return Landscape(model.double().eval(), data)
 
@@ -25,7 +27,7 @@ def test_exact_trace_needs_no_products(operator, layer) -> None:
 
 
 def test_a_curved_network_gets_an_estimate() -> None:
-    H = hessian(landscape(nn.Tanh()))
+    H = hessian(landscape(nn.Tanh(), width=30))
     assert H.shape[0] > 1024
     found = trace(H, seed=1)
     assert not found.exact
@@ -33,7 +35,7 @@ def test_a_curved_network_gets_an_estimate() -> None:
 
 
 def test_empirical_fisher_does_not_pass_for_gauss_newton() -> None:
-    land = landscape(nn.ReLU())
+    land = landscape(nn.ReLU(), width=30)
     empirical = fisher(land, labels="empirical")
     found, true = trace(empirical), float(empirical.dense().trace())
     assert abs(found.value - true) <= 6 * found.stderr + 1e-9 * true
