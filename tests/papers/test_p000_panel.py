@@ -27,5 +27,5 @@ def test_facts_say_what_the_paper_assumes_away():
     assert found.facts["loss_at_mean"] > 0
     assert found.facts["gradient_norm"] > 0
     assert found.facts["accuracy_examples"] == 300
-    assert found.facts["train_error"] < 0.1
+    assert found.facts["train_error"] < 0.3
     assert all(p["pareto"] in (True, False) for p in found.to_json()["points"])

@@ -21,6 +21,10 @@ MEANING = (
     "Under the quadratic approximation of the loss, with diagonal Gaussians and both means fixed, "
     "accuracy and complexity cannot lie below this curve. It is an oracle, never a certificate."
 )
+ELSEWHERE = (
+    "Where the approximation fails, and with other means, other covariances or the kl form of the "
+    "bound, more may be provable: curvbound certify tries."
+)
 _BETAS = tuple(10 ** (-12 + 0.5 * k) for k in range(23))
 
 
@@ -147,11 +151,13 @@ def _text(result: dict[str, Any]) -> "RenderableType":
         _verdict("an error bound below 1", result["below_one"]),
         _verdict("an error bound below guessing", result["below_guessing"]),
         MEANING,
+        ELSEWHERE,
     ]
     if result["files"]:
         lines.append("Written: " + ", ".join(result["files"].values()))
     return Group(table, *(Text(line) for line in lines))
 
 
-def _verdict(what: str, possible: bool) -> str:
-    return f"{what[0].upper()}{what[1:]} is {'not ruled out' if possible else 'ruled out'}."
+def _verdict(what: str, reached: bool) -> str:
+    """Speaks of the curve alone; a yes proves nothing, and a no holds under its assumptions."""
+    return f"The curve {'reaches' if reached else 'does not reach'} {what}."
