@@ -157,6 +157,8 @@ def test_complexity_at_an_accuracy():
     assert complexity_at(points, 0.81) == math.inf
 
 
-def test_too_few_examples_are_refused(subject):
+def test_too_little_of_anything_is_refused(subject):
+    with pytest.raises(CurvboundError, match="draws must be at least 1"):
+        subject_of(subject.model, subject.start, subject.data, draws=0)
     with pytest.raises(CurvboundError, match="at least 3 examples"):
         subject_of(subject.model, subject.start, subject.data.take([0, 1]))

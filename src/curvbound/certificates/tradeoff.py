@@ -166,8 +166,11 @@ def subject_of(
     known = as_examples(data, "training data")
     if len(known) < 3:
         raise CurvboundError("The bound of 000 needs at least 3 examples (000-E6).")
-    few = examples is not None and examples < len(known)
-    seen = known.split(examples, seed=seed)[0] if few and examples else known
+    if draws < 1:
+        raise CurvboundError(f"draws must be at least 1, not {draws}.")
+    seen = known
+    if examples is not None and examples < len(known):
+        seen = known.split(examples, seed=seed)[0]
     return Subject(
         prepared.model, prepared.trained, prepared.start, known, seen, draws, delta, seed
     )

@@ -65,7 +65,7 @@ PROFILES = {
         "quick",
         True,
         _decades(-3.5, -0.5, 0.5),
-        _decades(-4, 0, 1),
+        _decades(-4, 1, 1),
         _decades(-10, -2, 0.5),
         2000,
         0,
