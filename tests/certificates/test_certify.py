@@ -9,6 +9,7 @@ from torch import nn
 import curvbound as cb
 from curvbound import CurvboundError, datasets, networks
 from curvbound.bounds import clopper_pearson
+from curvbound.certificates.claims import mistakes
 from curvbound.certificates.inputs import halves
 from oracles.training import fit
 
@@ -130,6 +131,25 @@ def test_a_recipe_can_start_from_given_weights(digits):
 
     cb.certify(model, digits, init=start, train=train, budget="quick")
     assert torch.equal(seen[0]["fc1.weight"], start["fc1.weight"])
+
+
+def test_the_best_of_several_networks_on_held_out_data_is_not_waved_through(digits, trained):
+    held = datasets.load("digits").test.take(range(50))
+    with pytest.raises(CurvboundError, match=r"ask for delta=0\.005 instead"):
+        cb.certify(trained[0], digits, heldout=held, tried=10)
+
+
+def test_frozen_parts_are_no_part_of_what_a_seed_draws(digits, trained, tmp_path):
+    model, start = copy.deepcopy(trained[0]), copy.deepcopy(trained[1])
+    model.fc1.requires_grad_(False)
+    start |= {name: tensor for name, tensor in model.state_dict().items() if "fc1" in name}
+    cert = cb.certify(model, digits, init=start, budget="quick")
+    assert set(cert.posterior.mean) == {"fc2.weight", "fc2.bias"}
+    assert cert.record.network is None
+    assert cert.record.prior.specification is None
+    path = cert.save(tmp_path / "frozen.json")
+    loaded = cb.Certificate.load(path, model=model)
+    assert mistakes(loaded.network("drawn"), digits) == cert.record.drawn_errors
 
 
 def test_without_a_prior_the_four_ways_out_are_named(trained, digits):

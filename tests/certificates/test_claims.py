@@ -186,4 +186,4 @@ def test_the_randomised_network_has_the_certified_error_rate(world):
 
 
 def test_small_data_are_passed_over_more_often():
-    assert [passes_over(n) for n in (1, 60_000, 200_000, 10**6)] == [200_000, 4, 1, 1]
+    assert [passes_over(n) for n in (1, 100, 60_000, 200_000, 10**6)] == [2000, 2000, 4, 1, 1]

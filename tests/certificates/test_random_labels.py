@@ -43,10 +43,10 @@ def test_no_certificate_is_below_chance(world, classes, seed):
     untrained = networks.build("F-40", data.shape, classes, seed=seed)
     start = {name: tensor.clone() for name, tensor in untrained.state_dict().items()}
     model = networks.build("F-40", data.shape, classes, seed=seed)
-    fit(model, data, steps=400, lr=0.03)
+    fit(model, data, steps=150)
     with torch.no_grad():
         learnt = (model(data.inputs).argmax(1) != data.targets).float().mean()
-    assert learnt < 0.7 * chance  # it did learn the labels by heart
+    assert learnt < 0.3 * chance  # it did learn the labels by heart
     certificates = [
         cb.certify(model, data, init=start, budget="quick"),
         cb.certify(model, data, init=start, budget="quick", posterior="diagonal", keep_mean=True),

@@ -118,6 +118,11 @@ def certify(
         return _by_split(model, examples, init, train, unseen, tried, request)
     if unseen is not None:
         held = _hold_out(model, unseen, delta, "the network itself")
+        if not any(ways) and tried > 1:
+            raise CurvboundError(
+                f"tried= charges for priors; if the network is the best of {tried} on the held-out "
+                f"data, ask for delta={delta / tried:.3g} instead."
+            )
         if not any(ways):
             return _from_holdout(model, held, unseen, request)
     require_fixed_scaling(examples)
@@ -235,10 +240,12 @@ def _from_holdout(
 
 
 def _built(model: nn.Module) -> dict[str, Any] | None:
+    """How to build the network again, if all of it is in the posterior or drawn from a seed."""
     from curvbound.networks import specification
 
     found = specification(model)
-    return None if found is None else dict(found)
+    frozen = any(not parameter.requires_grad for parameter in model.parameters())
+    return None if found is None or frozen else dict(found)
 
 
 def _regenerates(model: nn.Module, prepared: Prepared) -> dict[str, Any] | None:

@@ -53,6 +53,9 @@ CONSTANT: Constant = "exact"
 OBSERVATIONS = 200_000
 """Least number of Bernoulli observations behind a certified empirical risk."""
 
+MOST_PASSES = 2_000
+"""So that a handful of examples, which prove little anyway, do not take forever."""
+
 CHUNKS = {"example": 1000, "batch": 32}
 """Examples evaluated together. The noise is keyed by chunks, so this is part of the format."""
 
@@ -156,7 +159,7 @@ def split_delta(delta: float) -> dict[str, float]:
 
 def passes_over(n: int) -> int:
     """How often n examples are evaluated: a rule, so that nobody stops when it suits."""
-    return max(1, -(-OBSERVATIONS // n))
+    return min(MOST_PASSES, max(1, -(-OBSERVATIONS // n)))
 
 
 def counted(carlo: MonteCarlo, examples: int) -> ErrorCounts:

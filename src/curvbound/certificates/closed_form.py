@@ -132,7 +132,7 @@ def _choose_scale(h: Tensor, moved: Tensor, beta: float, grid: LogGrid, keep_mea
         return 0.5 * (way + fit) + grid.charge(j)
 
     # Coarse to fine: the objective is smooth in ln lambda and the charge varies slowly.
-    last = round(_LOG_RANGE * grid.precision)
+    last = max(1, round(_LOG_RANGE * grid.precision))
     step = max(1, last // 32)
     best = min(range(1, last + 1, step), key=price)
     while step > 1:
