@@ -15,7 +15,7 @@ def application() -> "typer.Typer":
     """Assemble the command line from the files of this folder."""
     import typer
 
-    from curvbound.cli import certify, data, train, verify
+    from curvbound.cli import certify, data, feasible, reproduce, train, verify
 
     app = typer.Typer(
         name="curvbound",
@@ -26,6 +26,8 @@ def application() -> "typer.Typer":
     )
     app.command("certify")(certify.certify)
     app.command("verify")(verify.verify)
+    app.command("feasible")(feasible.feasible)
+    app.command("reproduce")(reproduce.reproduce)
     app.command("train")(train.train)
     app.command("data")(data.data)
     app.callback(invoke_without_command=False)(_root)
