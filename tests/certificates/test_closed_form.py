@@ -196,3 +196,20 @@ def test_every_layer_needs_curvature():
     mean, start, _ = one_layer()
     with pytest.raises(CurvboundError, match="no curvature for layer 'fc'"):
         closed_form({}, mean, start, 0.1, grids={"fc": FINE})
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1.0])
+def test_a_mean_that_may_move_minimises_the_same_objective(beta):
+    mean, start, curvature = one_layer(seed=4)
+    form = closed_form({"fc": curvature}, mean, start, beta, grids={"fc": FINE}, keep_mean=False)
+    prior = FINE.scale(form.indices["fc"])
+    hessian = dense_curvature(curvature)
+    target, origin = mean["fc.weight"].reshape(-1), start["fc.weight"].reshape(-1)
+    # gradient of 1/2 (m - target)^T H (m - target) + beta/(2 lambda) |m - origin|^2
+    reached = form.posterior.mean["fc.weight"].reshape(-1)
+    gradient = hessian @ (reached - target) + beta / prior * (reached - origin)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0.0, atol=1e-12)
+    kept = closed_form({"fc": curvature}, mean, start, beta, grids={"fc": FINE})
+    assert torch.equal(kept.posterior.mean["fc.weight"], mean["fc.weight"])
+    divergence = form.posterior.kl(isotropic(start, prior)).total
+    assert divergence < kept.posterior.kl(isotropic(start, FINE.scale(kept.indices["fc"]))).total

@@ -108,7 +108,10 @@ def issue(
         monte_carlo=evaluated.monte_carlo,
         drawn_errors=evaluated.drawn_errors,
         holdout=holdout,
-        mean_moved=not request.keep_mean,
+        mean_moved=any(
+            not torch.equal(posterior.mean[name], tensor)
+            for name, tensor in prepared.trained.items()
+        ),
         agreement=_agreement(prepared, posterior, data),
         looseness=looseness(main, evaluated.monte_carlo, union, layers, len(data)),
         assumptions=_assumptions(prior),

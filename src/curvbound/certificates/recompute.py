@@ -213,8 +213,8 @@ class PacBayes:
     def _mean(self) -> Check | str:
         moved = self.record.mean_moved
         _require(
-            moved != self.record.settings.get("keep_mean", not moved),
-            "Whether the mean was moved is told in two ways.",
+            not (moved and self.record.settings.get("keep_mean") is True),
+            "The mean was moved although it was to be kept.",
         )
         _require(
             moved or self.record.agreement == 1.0,
