@@ -70,6 +70,7 @@ class Setting:
 
     @cached_property
     def vectors(self) -> list[Tensor]:
+        """What the matrices are multiplied with."""
         generator = torch.Generator().manual_seed(1)
         size = sum(p.numel() for p in self.model.parameters())
         drawn = [torch.randn(size, generator=generator) for _ in range(PRODUCTS)]
@@ -81,11 +82,13 @@ class Setting:
         return {}
 
     def copy_for(self, library: str, prepare: Callable[[nn.Module], nn.Module]) -> nn.Module:
+        """The library's own network, made on first use."""
         if library not in self.copies:
             self.copies[library] = prepare(copy.deepcopy(self.model))
         return self.copies[library]
 
     def batches(self, size: int) -> Batches:
+        """The data in parts of ``size``."""
         return list(zip(self.inputs.split(size), self.targets.split(size), strict=True))
 
     def gradient(self, examples: int | None = None) -> Tensor:
@@ -142,8 +145,8 @@ def normal_factors(pairs: dict[str, tuple[Tensor, Tensor]], s: Setting) -> Tenso
             continue
         output, inputs = pairs[name]
         fan_in = module.weight[0].numel()
-        for factor in (output, inputs[:fan_in, :fan_in]):
-            parts.append((factor / factor.norm()).reshape(-1))
+        factors = (output, inputs[:fan_in, :fan_in])
+        parts += [(factor / factor.norm()).reshape(-1) for factor in factors]
     return torch.cat(parts)
 
 
@@ -157,7 +160,9 @@ def _kronecker_pairs(factors: Any, s: Setting) -> Tensor:
 
 
 def as_is(result: Any, s: Setting) -> Tensor:
-    return torch.as_tensor(result).detach()
+    if isinstance(result, float):
+        return torch.tensor(result, dtype=torch.float64)
+    return result.detach()
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class Contender:
         self.run = lambda: peer.run(s, self._batches)
 
     def split(self, size: int) -> None:
+        """Hand over the data in parts of ``size``."""
         self.batch = size
         self._batches = self.s.batches(size)
 
@@ -85,9 +86,11 @@ class Contender:
         return (time.process_time() - begun) / repeats
 
     def time(self) -> float:
+        """Seconds per product, or per call."""
         return self._seconds(self.repeats) / self.per
 
     def summary(self) -> dict[str, Any]:
+        """What is kept of it."""
         if self.failure:
             return {"failure": self.failure}
         return {
@@ -153,9 +156,9 @@ def peak_memory(work: Callable[[], Any], warm_up: Callable[[], Any] | None = Non
             gc.collect()
             ctypes.CDLL("libc.so.6").malloc_trim(0)
             Path("/proc/self/clear_refs").write_text("5")
-            before = _status("VmRSS")
+            before = resident("VmRSS")
             work()
-            answer = str((_status("VmHWM") - before) / MIB)
+            answer = str((resident("VmHWM") - before) / MIB)
         finally:
             os.write(writer, answer.encode())
             os._exit(0)
@@ -166,7 +169,7 @@ def peak_memory(work: Callable[[], Any], warm_up: Callable[[], Any] | None = Non
     return float(answer or "nan")
 
 
-def _status(field: str) -> int:
+def resident(field: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from curvature_cases import NETWORKS, Setting, make_setting
-from curvature_measure import MIB, _status, peak_memory
+from curvature_measure import MIB, peak_memory, resident
 
 import curvbound as cb
 
@@ -71,15 +71,15 @@ def _images(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def _large(name: str, count: int, work: Callable[[cb.Landscape], Any]) -> dict[str, Any]:
     model = cb.networks.build(name, (3, 32, 32), 10).eval()
     land = cb.Landscape(model, _images(count))
-    before, begun = _status("VmRSS"), time.process_time()
+    before, begun = resident("VmRSS"), time.process_time()
     work(land)
     return {
         "network": name,
         "images": count,
         "parameters": land.size,
         "batch": land.batch_size,
-        "peak_gib": _status("VmHWM") / 2**30,
-        "extra_mib": (_status("VmHWM") - before) / MIB,
+        "peak_gib": resident("VmHWM") / 2**30,
+        "extra_mib": (resident("VmHWM") - before) / MIB,
         "processor_seconds": time.process_time() - begun,
     }
 
