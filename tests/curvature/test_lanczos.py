@@ -1,6 +1,6 @@
 import torch
 
-from curvbound.curvature.lanczos import KrylovBasis, inner_products, norm
+from curvbound.curvature.lanczos import KrylovBasis, inner_products, norm, remove
 from curvbound.curvature.products import Products
 from oracles.spectra import CountingOperator, rotation, with_spectrum
 
@@ -75,3 +75,16 @@ def test_long_single_precision_sums_keep_their_digits():
     assert abs(norm(vector) ** 2 / exact - 1) < 1e-12
     Q = rotation(20, 0)
     assert torch.allclose(inner_products(Q[:3], Q[5:9]), Q[:3] @ Q[5:9].T)
+
+
+def test_what_nearly_cancels_is_made_orthogonal_all_the_same():
+    rows = rotation(50, 3)[:10]
+    mix = torch.linspace(1, 2, 20, dtype=torch.float64).reshape(2, 10)
+    outside = rotation(50, 3)[10:12]
+    vectors = (mix @ rows + 1e-6 * outside).float()
+    rows = torch.linalg.qr(rows.float().T)[0].T
+    removed = remove(rows, vectors)
+    lengths = vectors.norm(dim=1, keepdim=True)
+    # What is left is mostly rounding of the large part, but its direction must be orthogonal.
+    assert float((rows @ (vectors / lengths).T).abs().max()) < 1e-6
+    assert torch.allclose(removed.T @ rows.double(), mix @ rotation(50, 3)[:10], atol=1e-5)

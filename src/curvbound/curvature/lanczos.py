@@ -16,10 +16,13 @@ from torch import Tensor
 
 from curvbound.curvature.products import Products, require_symmetry
 
-__all__ = ["KrylovBasis", "Ritz", "inner_products", "norm"]
+__all__ = ["KrylovBasis", "Ritz", "inner_products", "norm", "remove"]
 
 # Long sums and the rotation at a restart work on slices of this many coordinates.
 _SLICE = 2**12
+# A vector that keeps this share of its length in an orthogonalisation needs no second one.
+_KEPT = 0.5
+_PASSES = 3
 
 
 class Ritz:
@@ -49,13 +52,35 @@ def inner_products(rows: Tensor, others: Tensor) -> Tensor:
     total = torch.zeros(len(rows), len(others), dtype=torch.float64, device=rows.device)
     slices = zip(torch.split(rows, _SLICE, dim=1), torch.split(others, _SLICE, dim=1), strict=True)
     for part, other in slices:
-        total += part @ other.T
+        total += (other @ part.T).T  # the faster way round for many rows and few others
     return total
 
 
 def norm(vector: Tensor) -> float:
     """Euclidean length, summed in float64."""
     return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+
+
+def remove(rows: Tensor, vectors: Tensor) -> Tensor:
+    """Make ``vectors`` orthogonal to orthonormal ``rows``, in place; both hold vectors in rows.
+
+    A pass that leaves most of a vector leaves it orthogonal to rounding. One that cancels most of
+    it leaves its own rounding errors too, and is repeated; twice is enough, save for noise.
+
+    Returns:
+        The inner products that were removed, ``(len(rows), len(vectors))`` in float64.
+    """
+    removed = torch.zeros(len(rows), len(vectors), dtype=torch.float64, device=rows.device)
+    after = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+    for _ in range(_PASSES):
+        before = after
+        correction = inner_products(rows, vectors)
+        vectors.addmm_(correction.T.to(rows.dtype), rows, alpha=-1)
+        removed += correction
+        after = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+        if bool((after >= _KEPT * before).all()):
+            break
+    return removed
 
 
 class KrylovBasis:
@@ -103,19 +128,16 @@ class KrylovBasis:
         while not added:
             vector = torch.randn(self.products.dimension, generator=self.generator)
             vector = vector.to(self.products.device, self.products.dtype)
-            added = self._append(vector / norm(vector))
+            added = self._append_new_part(vector / norm(vector))
 
     def expand(self, count: int) -> None:
         """Multiply the first ``count`` frontier vectors and put what is new in the frontier."""
         first, last = self.expanded, self.expanded + count
         known = self.rows[: self.size]
-        images = self.products(self.rows[first:last].T).T.clone()
-        coefficients = torch.zeros(self.size, count, dtype=torch.float64, device=known.device)
-        for _ in range(2):  # twice is enough to be orthogonal to rounding
-            correction = inner_products(known, images)
-            images -= correction.T.to(known.dtype) @ known
-            coefficients += correction
-        self._record(first, last, coefficients.cpu())
+        images = self.products(self.rows[first:last].T).T
+        # A copy of their own, with every image in one piece.
+        images = images.clone(memory_format=torch.contiguous_format)
+        self._record(first, last, remove(known, images).cpu())
         self.expanded = last
         for column, image in zip(range(first, last), images, strict=True):
             self._add_residual(image, column, known=len(known))
@@ -161,7 +183,7 @@ class KrylovBasis:
         """Enter the products of rows first..last; what is already known must agree with it."""
         known = self.projected[:first, first:last]
         if first:
-            scale = max(float(coefficients.abs().max()), float(self.projected.abs().max()))
+            scale = max(float(coefficients.abs().max()), self._scale())
             difference = float((coefficients[:first] - known).abs().max())
             require_symmetry(self.products, difference, scale)
         within = coefficients[first:last]
@@ -171,32 +193,40 @@ class KrylovBasis:
 
     def _add_residual(self, image: Tensor, column: int, known: int) -> None:
         """Split a residual into the newest frontier vectors and, if anything is left, one more."""
+        before = norm(image)
         for row in range(known, self.size):
             overlap = float(inner_products(self.rows[row : row + 1], image[None]))
             image -= overlap * self.rows[row]
             self._couple(row, column, overlap)
         length = norm(image)
-        scale = float(self.projected[: self.size, : self.size].abs().max())
         # Below this the residual is rounding noise: the subspace is invariant.
-        if length > 64 * self._epsilon * scale and self._append(image / length):
-            self._couple(self.size - 1, column, length)
+        if length <= 64 * self._epsilon * self._scale() or self.size == self.products.dimension:
+            return
+        image /= length
+        if length >= _KEPT * before:
+            self._append(image)
+        elif not self._append_new_part(image):
+            return
+        self._couple(self.size - 1, column, length)
+
+    def _scale(self) -> float:
+        return float(self.projected[: self.size, : self.size].abs().max())
 
     def _couple(self, row: int, column: int, value: float) -> None:
         self.projected[row, column] = self.projected[column, row] = value
 
-    def _append(self, vector: Tensor) -> bool:
-        """Add a unit vector after removing what the rows already hold; False if nothing is left."""
-        if self.size == self.products.dimension:
+    def _append_new_part(self, vector: Tensor) -> bool:
+        """Add what a unit vector has outside of the rows' span; False if that is nothing."""
+        remove(self.rows[: self.size], vector[None])
+        length = norm(vector)
+        if length < 1e-3:
             return False
-        known = self.rows[: self.size]
-        for _ in range(2):
-            vector = vector - inner_products(known, vector[None])[:, 0].to(known.dtype) @ known
-            length = norm(vector)
-            if length < 1e-3:
-                return False
-            vector = vector / length
+        self._append(vector / length)
+        return True
+
+    def _append(self, vector: Tensor) -> None:
+        """Add a unit vector that is orthogonal to the rows."""
         self.rows[self.size] = vector
         self.projected[self.size, :] = 0
         self.projected[:, self.size] = 0
         self.size += 1
-        return True
