@@ -79,12 +79,21 @@ def test_an_interrupted_command_says_how_to_go_on(tmp_path):
     out = tmp_path / "run"
     arguments = ["train", "--model", "F-10", "--epochs", "100000", "--out", str(out)]
     command = [sys.executable, "-c", "from curvbound.cli import main; main()", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 240
-    while not (out / "state.pt").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A background job's children ignore Ctrl-C unless they are told not to.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        deadline = time.monotonic() + 240
+        while not (out / "state.pt").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "--resume" in said
     assert "Traceback" not in said
