@@ -4,30 +4,18 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from curvbound import CurvboundError, datasets, networks, training
 from curvbound.certificates.closed_form import BlockCurvature, closed_form
+from curvbound.certificates.pareto import BASELINE, DIAGONAL, FULL, LOW_RANK
 from curvbound.certificates.tradeoff import (
-    BASELINE,
-    DIAGONAL,
-    FULL,
-    LOW_RANK,
-    Point,
     closed_form_points,
-    complexity_at,
     families,
     lower_bound_curve,
-    pareto,
     subject_of,
 )
 from curvbound.curvature import neuron_blocks
 from curvbound.gaussians import isotropic
-
-
-def point(accuracy, complexity):
-    return Point("m", "heuristic", 1.0, 1.0, accuracy, 0.0, complexity, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -136,25 +124,6 @@ def test_variances_agree_with_the_certificates_closed_form(subject, found):
         ours = found[DIAGONAL](grids[name].scale(j), 1e-3).blocks[name]
         theirs = form.posterior.blocks[name]
         assert torch.allclose(ours.variance, theirs.variance, rtol=1e-6)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 5)), min_size=1, max_size=12))
-def test_pareto_set(pairs):
-    points = [point(*pair) for pair in pairs]
-    front = pareto(points)
-    for p in points:
-        beats = [q for q in front if q.accuracy >= p.accuracy and q.complexity <= p.complexity]
-        assert beats
-    assert [p.complexity for p in front] == sorted({p.complexity for p in front})
-    assert [p.accuracy for p in front] == sorted({p.accuracy for p in front})
-
-
-def test_complexity_at_an_accuracy():
-    points = [point(0.6, 0.1), point(0.8, 0.5), point(0.7, 0.9)]
-    assert complexity_at(points, 0.5) == 0.1
-    assert complexity_at(points, 0.7) == pytest.approx(0.3)
-    assert complexity_at(points, 0.8) == 0.5
-    assert complexity_at(points, 0.81) == math.inf
 
 
 def test_too_little_of_anything_is_refused(subject):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from curvbound.certificates.tradeoff import BASELINE, DIAGONAL, FULL, LOW_RANK, LOWER_BOUND
+from curvbound.certificates.pareto import BASELINE, DIAGONAL, FULL, LOW_RANK, LOWER_BOUND
 from curvbound.papers import p000
 from curvbound.papers.p000_settings import PROFILES, Profile, Task
 

@@ -1,6 +1,6 @@
 """One network with its points."""
 
-from curvbound.certificates.tradeoff import LOWER_BOUND
+from curvbound.certificates.pareto import LOWER_BOUND
 from curvbound.papers.p000_panel import panel
 from curvbound.papers.p000_settings import Profile, Task
 

@@ -1,6 +1,6 @@
 """The verdicts on 000's figures, on made-up points."""
 
-from curvbound.certificates.tradeoff import BASELINE, DIAGONAL, FULL, LOWER_BOUND, Point
+from curvbound.certificates.pareto import BASELINE, DIAGONAL, FULL, LOWER_BOUND, Point
 from curvbound.papers.p000_patterns import bounded_below, crosses, ordered
 
 

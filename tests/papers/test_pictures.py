@@ -1,4 +1,4 @@
-from curvbound.certificates.tradeoff import BASELINE, LOWER_BOUND, Point
+from curvbound.certificates.pareto import BASELINE, LOWER_BOUND, Point
 from curvbound.papers.pictures import accuracy_complexity, panels, save
 
 

@@ -1,9 +1,9 @@
-"""Accuracy against complexity, the picture of 000: points, their Pareto set, the lower bound."""
+"""Accuracy against complexity, the picture of 000: the methods and the lower bound."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,14 @@ from curvbound.certificates.claims import mistakes, with_weights
 from curvbound.certificates.feasibility import optimal_prior_lower_bound
 from curvbound.certificates.inputs import as_examples
 from curvbound.certificates.low_rank_form import sampled_gradients
+from curvbound.certificates.pareto import (
+    BASELINE,
+    DIAGONAL,
+    FULL,
+    LOW_RANK,
+    LOWER_BOUND,
+    Point,
+)
 from curvbound.certificates.preparation import prepare
 from curvbound.certificates.shape import layer_curvature
 from curvbound.curvature import diagonal as curvature_diagonal
@@ -30,61 +38,18 @@ from curvbound.gaussians import (
 from curvbound.landscape import Landscape
 
 __all__ = [
-    "BASELINE",
-    "DIAGONAL",
-    "FULL",
-    "LOWER_BOUND",
-    "LOW_RANK",
-    "Point",
     "Subject",
     "closed_form_points",
-    "complexity_at",
     "families",
     "lower_bound_curve",
-    "pareto",
     "subject_of",
 ]
-
-BASELINE, DIAGONAL, FULL = "baseline", "diagonal Hessian", "full layer-wise Hessian"
-LOW_RANK, LOWER_BOUND = "low-rank Fisher", "lower bound"
 
 Family = Callable[[float, float], Distribution]
 """From prior variance and beta to a posterior."""
 
 _NO_NOISE = 1e-30
 """Variance of a coordinate that stays where it is: a Gaussian needs a positive one."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One pair of prior and posterior in the picture.
-
-    The accuracy comes from a few weight draws, so no point is a certificate (000-E8).
-
-    Attributes:
-        method: How the posterior was made.
-        kind: ``heuristic``, or ``oracle`` where the prior was fitted to the data.
-        prior_variance: lambda; None for the lower bound, which has one per parameter.
-        beta: Weight of the KL term; None for the baseline, which has none.
-        accuracy: Estimated accuracy of the randomised network on the training data.
-        kl: KL divergence in nats.
-        complexity: ``sqrt((KL + charge + ln(2(N-1)/delta)) / (2N))`` (000 eq. 3).
-        charge: Nats for the choice of lambda among the points of its grid (000-E7).
-    """
-
-    method: str
-    kind: Literal["heuristic", "oracle"]
-    prior_variance: float | None
-    beta: float | None
-    accuracy: float
-    kl: float
-    complexity: float
-    charge: float
-
-    @property
-    def error_bound(self) -> float:
-        """Right side of 000 eq. 3 with the estimated accuracy; may exceed 1."""
-        return 1.0 - self.accuracy + self.complexity
 
 
 @dataclass(frozen=True)
@@ -257,31 +222,3 @@ def lower_bound_curve(subject: Subject, betas: Iterable[float]) -> list[Point]:
             Point(LOWER_BOUND, "oracle", None, float(beta), accuracy, oracle.kl, size, 0.0)
         )
     return points
-
-
-def pareto(points: Iterable[Point]) -> list[Point]:
-    """Points that no other beats in both accuracy and complexity, by rising accuracy.
-
-    >>> def at(accuracy, complexity):
-    ...     return Point("", "heuristic", None, None, accuracy, 0.0, complexity, 0.0)
-    >>> [p.accuracy for p in pareto([at(0.9, 0.5), at(0.8, 0.6), at(0.7, 0.1)])]
-    [0.7, 0.9]
-    """
-    kept: list[Point] = []
-    for point in sorted(points, key=lambda p: (-p.accuracy, p.complexity)):
-        if not kept or point.complexity < kept[-1].complexity:
-            kept.append(point)
-    return kept[::-1]
-
-
-def complexity_at(points: Iterable[Point], accuracy: float) -> float:
-    """Smallest complexity at an accuracy, linear between Pareto points; infinite if not reached."""
-    front = pareto(points)
-    for below, above in zip([None, *front], front, strict=False):
-        if above.accuracy < accuracy:
-            continue
-        if below is None:
-            return above.complexity
-        share = (accuracy - below.accuracy) / (above.accuracy - below.accuracy)
-        return below.complexity + share * (above.complexity - below.complexity)
-    return math.inf

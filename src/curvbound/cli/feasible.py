@@ -12,7 +12,8 @@ from curvbound.errors import CurvboundError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from curvbound.certificates.tradeoff import Point, Subject
+    from curvbound.certificates.pareto import Point
+    from curvbound.certificates.tradeoff import Subject
     from curvbound.datasets import Dataset
 
 __all__ = ["feasible"]

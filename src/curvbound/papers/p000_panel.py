@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from curvbound.certificates.claims import evaluate_claims
+from curvbound.certificates.pareto import LOWER_BOUND, Point, pareto
 from curvbound.certificates.tradeoff import (
-    LOWER_BOUND,
-    Point,
     Subject,
     closed_form_points,
     families,
     lower_bound_curve,
-    pareto,
     subject_of,
 )
 from curvbound.datasets import load

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from curvbound.certificates.tradeoff import (
+from curvbound.certificates.pareto import (
     BASELINE,
     DIAGONAL,
     FULL,

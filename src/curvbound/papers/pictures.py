@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curvbound.certificates.tradeoff import (
+from curvbound.certificates.pareto import (
     BASELINE,
     DIAGONAL,
     FULL,
