@@ -84,9 +84,9 @@ def _select_ordered(land: Landscape, ordered: Tensor) -> tuple[Inputs, Tensor]:
     start, last = 0, int(ordered[-1])
     for chunk_inputs, chunk_targets in land.batches():
         stop = start + len(chunk_targets)
-        inside = ordered[(ordered >= start) & (ordered < stop)] - start
-        if len(inside):
-            inside = inside.to(chunk_targets.device)
+        first, end = torch.searchsorted(ordered, torch.tensor([start, stop])).tolist()
+        if end > first:
+            inside = _as_slice(ordered[first:end] - start, chunk_targets.device)
             inputs.append(_pick(chunk_inputs, inside))
             targets.append(chunk_targets[inside])
         start = stop
@@ -95,7 +95,14 @@ def _select_ordered(land: Landscape, ordered: Tensor) -> tuple[Inputs, Tensor]:
     return _join(inputs), torch.cat(targets)
 
 
-def _pick(inputs: Inputs, rows: Tensor) -> Inputs:
+def _as_slice(ordered: Tensor, device: torch.device) -> slice | Tensor:
+    """Neighbouring rows are read in place instead of being copied one by one."""
+    first, last = int(ordered[0]), int(ordered[-1])
+    neighbours = last - first + 1 == len(ordered)
+    return slice(first, last + 1) if neighbours else ordered.to(device)
+
+
+def _pick(inputs: Inputs, rows: slice | Tensor) -> Inputs:
     if isinstance(inputs, Mapping):
         return {key: value[rows] for key, value in inputs.items()}
     return inputs[rows]

@@ -53,19 +53,19 @@ def _pairs_are_cheaper(use: AffineUse, roles: Sequence[str]) -> bool:
 
 def _pairs_gram(use: AffineUse, roles: Sequence[str], g: Tensor) -> Tensor:
     """Sum over groups and pairs of positions of (x_t . x_s) (g_t . g_s)."""
-    N, T = use.examples, use.positions
-    left = use.output_columns(g)
-    right = use.input_columns() if WEIGHT in roles else None
-    total: Tensor | None = None
-    for group in range(use.groups):
-        outputs = left[:, group].mT.reshape(N * T, -1).to(torch.float64)
-        inputs = None
-        if right is not None:
-            inputs = right[:, group].mT.reshape(N * T, -1).to(torch.float64)
-        part = _group_gram(N, T, outputs, inputs, BIAS in roles)
-        total = part if total is None else total.add_(part)
-    assert total is not None  # for the type checker
-    return total
+    outputs = _rows(use.output_columns(g))
+    inputs = _rows(use.input_columns()) if WEIGHT in roles else (None,) * use.groups
+    bias = BIAS in roles
+    return sum_of(
+        _group_gram(use.examples, use.positions, left, right, bias)
+        for left, right in zip(outputs, inputs, strict=True)
+    )
+
+
+def _rows(columns: Tensor) -> Sequence[Tensor]:
+    """Columns ``(N, groups, size, T)`` as double-precision rows ``(N T, size)``, by group."""
+    rows = columns.permute(1, 0, 3, 2).to(torch.float64)
+    return rows.reshape(rows.shape[0], -1, rows.shape[3]).unbind()
 
 
 def _group_gram(N: int, T: int, outputs: Tensor, inputs: Tensor | None, bias: bool) -> Tensor:
