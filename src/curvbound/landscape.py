@@ -13,6 +13,7 @@ from curvbound.errors import CurvboundError
 from curvbound.layers import layer_blocks, parameter_slices
 from curvbound.losses import Loss, LossLike, OutputLoss, resolve_loss
 from curvbound.memory import chunk_size, require_memory
+from curvbound.outputs import logits_of
 from curvbound.probe import check_model, probe_forward, trainable_parameters
 
 __all__ = ["Landscape"]
@@ -178,7 +179,7 @@ class Landscape:
         else:
             constant = {name: p.detach() for name, p in self.model.named_parameters()}
             raw = torch.func.functional_call(self.model, constant | dict(parameters), args, kwargs)
-        return _logits(raw)
+        return logits_of(raw)
 
     def batches(self) -> Iterator[tuple[Inputs, Tensor]]:
         """Stream the data in chunks of ``batch_size``, on the network's device and precision."""
@@ -284,23 +285,6 @@ class Landscape:
             f"{len(self.layers)} layers{frozen}; {self.loss.name} over {self.n:,} examples, "
             f"{self.batch_size} at a time)"
         )
-
-
-def _logits(raw: Any) -> Tensor:
-    if isinstance(raw, Tensor):
-        return raw
-    if hasattr(raw, "logits"):
-        raw = raw.logits
-    elif isinstance(raw, Mapping) and "logits" in raw:
-        raw = raw["logits"]
-    elif isinstance(raw, tuple | list) and raw:
-        raw = raw[0]
-    if not isinstance(raw, Tensor):
-        raise CurvboundError(
-            f"The network returns a {type(raw).__name__}: it must return a tensor, or something "
-            "with 'logits'."
-        )
-    return raw
 
 
 def _add(total: Any, part: Any) -> Any:

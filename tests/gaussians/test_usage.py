@@ -4,13 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from curvbound.errors import CurvboundError
 from curvbound.gaussians.layout import layouts_of
 from curvbound.gaussians.usage import (
     Use,
     layer_modules,
     layer_uses,
-    logits,
     output_rows_depend_on_own_example,
 )
 from oracles.networks import BY_NAME
@@ -96,12 +94,3 @@ def test_mixed_examples_are_noticed_in_the_output():
 
 def test_equal_examples_tell_nothing():
     assert look(nn.Sequential(nn.Linear(2, 2)), torch.ones(4, 2)) is None
-
-
-def test_outputs_may_come_as_logits():
-    class Output:
-        logits = torch.zeros(1)
-
-    assert logits(Output()) is Output.logits
-    with pytest.raises(CurvboundError, match="returns a dict"):
-        logits({})

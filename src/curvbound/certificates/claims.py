@@ -23,7 +23,7 @@ from curvbound.certificates.record import Claim, MonteCarlo, Union
 from curvbound.datasets import Examples
 from curvbound.errors import CurvboundError
 from curvbound.gaussians import ErrorCounts, Gaussian, NoisyNetwork, count_errors, errors_of
-from curvbound.gaussians.usage import logits
+from curvbound.outputs import logits_of
 
 __all__ = [
     "CHUNKS",
@@ -188,7 +188,7 @@ def outputs_of(model: nn.Module, inputs: Tensor) -> Tensor:
     """Class scores, computed where and in the precision in which the network is."""
     first = next(model.parameters())
     try:
-        return logits(model(place(inputs, first.device, first.dtype)))
+        return logits_of(model(place(inputs, first.device, first.dtype)))
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise CurvboundError(

@@ -15,9 +15,9 @@ from curvbound.gaussians.noise import NoisyLayer, make_noisy
 from curvbound.gaussians.usage import (
     layer_modules,
     layer_uses,
-    logits,
     output_rows_depend_on_own_example,
 )
+from curvbound.outputs import logits_of
 from curvbound.probe import check_model, trainable_parameters
 
 __all__ = ["Independent", "NoisyNetwork"]
@@ -127,8 +127,8 @@ class NoisyNetwork:
     def _run(self, inputs: Inputs, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else ((inputs,), {})
         if parameters is None:
-            return logits(self._model(*args, **kwargs))
-        return logits(torch.func.functional_call(self._model, dict(parameters), args, kwargs))
+            return logits_of(self._model(*args, **kwargs))
+        return logits_of(torch.func.functional_call(self._model, dict(parameters), args, kwargs))
 
     def _plan(self, inputs: Inputs) -> dict[str, NoisyLayer] | None:
         """Put noisy layers into the private copy, or leave it alone and return None."""

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from curvbound.batches import Inputs
-from curvbound.errors import CurvboundError
 from curvbound.gaussians.layout import BlockLayout
 from curvbound.gaussians.noise import CONVOLUTIONS, NORMS
 from curvbound.layers import ROOT
 
-__all__ = ["Use", "layer_modules", "layer_uses", "logits", "output_rows_depend_on_own_example"]
+__all__ = ["Use", "layer_modules", "layer_uses", "output_rows_depend_on_own_example"]
 
 _TOLERANCE = 1e-3
 
@@ -30,17 +29,6 @@ class Use:
 
     calls: int
     positions: int
-
-
-def logits(raw: Any) -> Tensor:
-    """The output tensor of a network that returns it bare or as ``.logits``."""
-    result = getattr(raw, "logits", raw)
-    if not isinstance(result, Tensor):
-        raise CurvboundError(
-            f"The network returns a {type(raw).__name__}: it must return a tensor, or something "
-            "with 'logits'."
-        )
-    return result
 
 
 def layer_modules(model: nn.Module, layouts: Mapping[str, BlockLayout]) -> dict[str, nn.Module]:
