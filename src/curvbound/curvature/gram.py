@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,6 +16,8 @@ from curvbound.errors import CurvboundError
 from curvbound.landscape import Landscape
 
 __all__ = ["gram"]
+
+Numbers = npt.NDArray[np.int64]
 
 
 def gram(land: Landscape, indices: Sequence[int] | Tensor) -> Tensor:
@@ -51,55 +55,56 @@ def gram(land: Landscape, indices: Sequence[int] | Tensor) -> Tensor:
     return total * scale.unsqueeze(0) * scale.unsqueeze(1)
 
 
-def _checked(land: Landscape, indices: Sequence[int] | Tensor) -> Tensor:
-    chosen = torch.as_tensor(indices)
-    if chosen.dim() != 1 or len(chosen) == 0 or chosen.is_floating_point():
+def _checked(land: Landscape, indices: Sequence[int] | Tensor) -> Numbers:
+    chosen = np.asarray(indices.cpu() if isinstance(indices, Tensor) else indices)
+    if chosen.ndim != 1 or len(chosen) == 0 or chosen.dtype.kind not in "iub":
         raise CurvboundError("The indices must be a non-empty list of example numbers.")
-    if int(chosen.min()) < 0 or int(chosen.max()) >= land.n:
+    first, last = int(chosen.min()), int(chosen.max())
+    if first < 0 or last >= land.n:
         raise CurvboundError(
-            f"The indices run from {int(chosen.min())} to {int(chosen.max())}, but examples are "
-            f"numbered 0 ... {land.n - 1}."
+            f"The indices run from {first} to {last}, but examples are numbered 0 ... {land.n - 1}."
         )
     if len(chosen) * land.saved_bytes > land.memory:
         raise CurvboundError(
             f"{len(chosen)} examples need about {len(chosen) * land.saved_bytes / 2**20:.0f} MiB, "
             f"but {land.memory / 2**20:.0f} MiB may be used: pass fewer indices."
         )
-    return chosen.to("cpu", torch.int64)
+    return chosen.astype(np.int64)
 
 
-def _select(land: Landscape, chosen: Tensor) -> tuple[Inputs, Tensor]:
+def _select(land: Landscape, chosen: Numbers) -> tuple[Inputs, Tensor]:
     """Fetch examples from the stream, in the order of ``chosen``."""
-    if bool((chosen.diff() > 0).all()):
+    if bool((np.diff(chosen) > 0).all()):
         return _select_ordered(land, chosen)
-    ordered, back = torch.unique(chosen, return_inverse=True)
+    ordered, places = np.unique(chosen, return_inverse=True)
     inputs, targets = _select_ordered(land, ordered)
-    back = back.to(targets.device)
+    back = torch.from_numpy(places).to(targets.device)
     return _pick(inputs, back), targets[back]
 
 
-def _select_ordered(land: Landscape, ordered: Tensor) -> tuple[Inputs, Tensor]:
+def _select_ordered(land: Landscape, ordered: Numbers) -> tuple[Inputs, Tensor]:
     inputs: list[Inputs] = []
     targets: list[Tensor] = []
     start, last = 0, int(ordered[-1])
     for chunk_inputs, chunk_targets in land.batches():
         stop = start + len(chunk_targets)
-        first, end = torch.searchsorted(ordered, torch.tensor([start, stop])).tolist()
-        if end > first:
-            inside = _as_slice(ordered[first:end] - start, chunk_targets.device)
-            inputs.append(_pick(chunk_inputs, inside))
-            targets.append(chunk_targets[inside])
+        inside = ordered[slice(*np.searchsorted(ordered, (start, stop)))] - start
+        if len(inside):
+            rows = _as_rows(inside, chunk_targets.device)
+            inputs.append(_pick(chunk_inputs, rows))
+            targets.append(chunk_targets[rows])
         start = stop
         if start > last:
             break
-    return _join(inputs), torch.cat(targets)
+    return _join(inputs), _join(targets)
 
 
-def _as_slice(ordered: Tensor, device: torch.device) -> slice | Tensor:
+def _as_rows(ordered: Numbers, device: torch.device) -> slice | Tensor:
     """Neighbouring rows are read in place instead of being copied one by one."""
-    first, last = int(ordered[0]), int(ordered[-1])
-    neighbours = last - first + 1 == len(ordered)
-    return slice(first, last + 1) if neighbours else ordered.to(device)
+    first, end = int(ordered[0]), int(ordered[-1]) + 1
+    if end - first == len(ordered):
+        return slice(first, end)
+    return torch.from_numpy(ordered).to(device)
 
 
 def _pick(inputs: Inputs, rows: slice | Tensor) -> Inputs:
