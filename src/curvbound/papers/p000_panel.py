@@ -18,6 +18,7 @@ from curvbound.datasets import load
 from curvbound.gaussians import Distribution, Gaussian, isotropic
 from curvbound.networks import build
 from curvbound.papers.p000_settings import DELTA, Profile, Task
+from curvbound.papers.result import rounded
 from curvbound.training import train
 
 __all__ = ["Panel", "panel"]
@@ -48,13 +49,13 @@ class Panel:
             "data": self.task.data,
             "network": self.task.network,
             "classes": self.classes,
-            **self.facts,
+            **rounded(self.facts),
             "points": [
-                {**asdict(p), "error_bound": p.error_bound, "pareto": id(p) in best}
+                rounded({**asdict(p), "error_bound": p.error_bound, "pareto": id(p) in best})
                 for found in self.points.values()
                 for p in found
             ],
-            "certificates": list(self.certificates),
+            "certificates": list(self.certificates),  # not rounded
         }
 
 

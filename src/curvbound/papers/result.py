@@ -73,7 +73,7 @@ class Reproduction:
             "title": self.title,
             "patterns": [{**asdict(p), "verdict": p.verdict} for p in self.patterns],
             "notes": list(self.notes),
-            "results": rounded(self.results),
+            "results": dict(self.results),
         }
 
     def save(self, folder: str | Path) -> dict[str, str]:
@@ -91,7 +91,9 @@ class Reproduction:
 
 
 def rounded(value: Any) -> Any:
-    """Plain values with six significant digits; what is not finite becomes None.
+    """Plain values with six significant digits, to nearest; what is not finite becomes None.
+
+    For estimates only: a certified bound must never be rounded down.
 
     >>> rounded({"a": (1 / 3, float("inf")), "b": 2})
     {'a': [0.333333, None], 'b': 2}
