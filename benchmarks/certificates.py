@@ -64,7 +64,7 @@ def measure(name: str, recipe: str, seed: int) -> dict[str, Any]:
     forward = statistics.median(timed(lambda: plain_forward(model, X))[1] for _ in range(5))
     noisy = NoisyNetwork(model, certificate.posterior, X[:2])
     once = content_seed("benchmark")
-    counts, carlo = timed(lambda: count_errors(noisy, data.train, passes=1, seed=once))
+    counts, carlo = timed(lambda: count_errors(noisy, data.train, passes=2, seed=once))
     ledger = DeltaLedger(0.05)
     limit = counts.limit(ledger.spend("Monte Carlo", 0.01))
     return {

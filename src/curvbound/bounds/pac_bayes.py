@@ -28,6 +28,9 @@ from curvbound.bounds.kl_inverse import kl_inverse
 __all__ = ["catoni", "complexity", "mcallester", "pac_bayes_kl", "pinsker"]
 
 
+_SQRT_HALF = 0.7071067811865476  # sqrt(1/2) = 0.70710678118654752..., rounded up
+
+
 def complexity(
     kl: float,
     n: SupportsIndex,
@@ -65,10 +68,11 @@ def pinsker(risk: float, budget: float) -> float:
     """Return min(1, risk + sqrt(budget/2)), which is never below ``kl_inverse(risk, budget)``.
 
     >>> pinsker(0.1, 0.02)
-    0.20000000000000004
+    0.20000000000000007
     """
     risk, budget = check_risk(risk), check_nonnegative(budget, "budget")
-    return min(1.0, add_up(risk, sqrt_up(budget / 2.0)))
+    # The root is taken before halving, since half of the smallest float is 0.
+    return min(1.0, add_up(risk, multiply_up(sqrt_up(budget), _SQRT_HALF)))
 
 
 def pac_bayes_kl(

@@ -33,7 +33,7 @@ __all__ = ["Request", "issue"]
 _CURVATURE_EXAMPLES = {"quick": 2_000, "standard": 10_000, "thorough": 50_000}
 _FRACTIONS = {
     "quick": (0.6,),
-    "standard": (1.0, 0.6, 0.35, 0.2),
+    "standard": (1.0, 0.6, 0.3),
     "thorough": (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2),
 }
 

@@ -70,7 +70,7 @@ def search(
     """
     seen = _sample(data, seed)
 
-    def at(fraction: float) -> Candidate:
+    def at(fraction: float, decades: Iterable[float]) -> Candidate:
         target = _between(prior.mean, prepared.trained, fraction)
         curvature = curvature_at(target)
 
@@ -91,16 +91,23 @@ def search(
             )
             return Candidate(form, fraction, estimate)
 
-        best = _best(look(decade) for decade in _DECADES)
+        best = _best(look(decade) for decade in decades)
         for step in _REFINEMENTS:
-            centre = math.log10(best.form.beta * len(data))
+            centre = _decade(best, data)
             best = _best([best, look(centre - step), look(centre + step)])
         if not keep_mean:  # shrinking trusts the quadratic approximation, which may be poor
-            centre = math.log10(best.form.beta * len(data))
-            best = _best([best, *(look(centre + step, True) for step in (-0.5, 0.0, 0.5))])
+            centre = _decade(best, data)
+            best = _best([best, look(centre, True), look(centre + 0.5, True)])
         return best
 
-    return _best(at(fraction) for fraction in fractions)
+    best = at(fractions[0], _DECADES)
+    for fraction in fractions[1:]:
+        best = _best([best, at(fraction, [_decade(best, data)])])
+    return best
+
+
+def _decade(candidate: Candidate, data: Examples) -> float:
+    return math.log10(candidate.form.beta * len(data))
 
 
 def _best(candidates: Iterable[Candidate]) -> Candidate:
