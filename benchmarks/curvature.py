@@ -31,7 +31,7 @@ from curvature_scale import PARTS
 
 RESULTS = Path(__file__).parent / "results" / "curvature.json"
 QUICK_RESULTS = Path(tempfile.gettempdir()) / "curvature-quick.json"
-ROUNDS = {"mlp": 5, "lenet": 5, "resnet": 3}
+ROUNDS = {"mlp": 7, "lenet": 5, "resnet": 5}
 QUICK_EXAMPLES = {"mlp": 500, "lenet": 100, "resnet": 20}
 PACKAGES = (
     "torch",

@@ -178,7 +178,6 @@ class Row:
         examples: The gradient to compare with is that of so many examples.
         estimate: Whether the answer is random, so that libraries cannot agree on digits.
         networks: Where it is measured.
-        slow: Measured in fewer rounds.
     """
 
     title: str
@@ -189,7 +188,6 @@ class Row:
     examples: int | None = None
     estimate: bool = False
     networks: tuple[str, ...] = ("mlp", "lenet", "resnet")
-    slow: bool = False
 
 
 def _aims(*values: float) -> dict[str, float]:
@@ -221,7 +219,6 @@ ROWS = {
         per=PROBES,
         estimate=True,
         networks=("mlp", "lenet"),
-        slow=True,
     ),
     "trace": Row(
         "exact trace of the Gauss-Newton matrix",
@@ -245,14 +242,12 @@ ROWS = {
         lambda s: _top(s, None),
         {},
         networks=("mlp",),
-        slow=True,
     ),
     "top_fc2": Row(
         "top-10 Hessian eigenvalues, layer fc2",
         lambda s: _top(s, "fc2"),
         _aims(8.0, 10.0),
         networks=("mlp", "lenet"),
-        slow=True,
     ),
     "gram": Row(
         "Gram matrix of 100 per-example gradients",

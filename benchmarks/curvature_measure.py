@@ -22,7 +22,8 @@ from curvature_cases import NETWORKS, ROWS, Row, Setting, disagreement, make_set
 OURS = "curvbound"
 # A measurement repeats what it measures until it has taken about this long.
 SHORTEST = 0.08
-SLOW_ROUNDS = 3
+# Rounds of one row end after this many seconds, but not before so many rounds.
+ENOUGH, FEWEST_ROUNDS = 30.0, 2
 MIB = 2**20
 
 
@@ -122,7 +123,10 @@ def time_row(key: str, s: Setting, double: Setting, rounds: int, peers: bool) ->
     running = [entry for entry in entries if not entry.failure]
     repeats = max(1, int(SHORTEST / _gradient(s, row, 1)))
     gradients = []
-    for _ in range(min(rounds, SLOW_ROUNDS) if row.slow else rounds):
+    begun = time.process_time()
+    for done in range(rounds):
+        if done >= FEWEST_ROUNDS and time.process_time() - begun > ENOUGH:
+            break
         before = _gradient(s, row, repeats)
         for entry in running:
             seconds = entry.time()

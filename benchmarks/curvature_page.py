@@ -44,10 +44,11 @@ gradient of the same loss on the same data in one batch. Below one means cheaper
 
 How it is measured:
 
-- {networks}. Inputs are ten random patterns in noise, the networks had a few dozen steps of SGD
-  and are in evaluation mode.
+- {networks}.
+  Inputs are ten random patterns in noise, the networks had 8 to 40 steps of SGD and are in
+  evaluation mode.
 - One thread, processor time, so that other work on the machine does not count. Every measurement
-  stands between two gradients; the median over 3 to 5 rounds is printed.
+  stands between two gradients; the median over {rounds} rounds is printed.
 - All libraries run in the same process, in turns. Libraries that take batches got convolutional
   networks once in one batch and once in parts of {chunk}, and the faster counts; curvbound chooses
   by itself.
@@ -57,8 +58,9 @@ How it is measured:
   unless the table says otherwise (the Kronecker factors up to each library's scaling).
 - In brackets: MiB that the call adds at its peak to a fresh process.
 
-{versions}. The machine was shared with other work (load average {load}), which makes a few
-percent of difference from run to run.
+Versions: {versions}.
+The machine has two cores and was shared with other work (load average {load}); ratios vary by
+about a tenth from run to run.
 """
 
 TAIL = """
@@ -67,7 +69,8 @@ TAIL = """
 ![Cost against the number of examples and of products](images/curvature-growth.svg)
 
 Time is linear in the number of examples and in the number of products; the first product pays for
-what all of them share. Memory stays the same when data are streamed in batches (dotted lines).
+what all of them share. Memory (dotted) does not depend on the number of examples where one pass
+over the data is enough. Products keep the graphs they share, up to 2 GiB; beyond that they stream.
 
 {large}
 ## Measure it yourself
@@ -96,6 +99,7 @@ def write_page(found: dict[str, Any]) -> None:
     parts = [
         HEAD.format(
             networks=networks,
+            rounds=_rounds(table),
             chunk=NETWORKS["lenet"].chunk,
             agreement=AGREEMENT,
             versions=named,
@@ -111,6 +115,17 @@ def write_page(found: dict[str, Any]) -> None:
     if "growth" in found:
         draw_growth(found["growth"], images / "curvature-growth.svg")
     (DOCS / "benchmarks.md").write_text("\n".join(parts))
+
+
+def _rounds(table: dict[str, Any]) -> str:
+    counts = [
+        entry["rounds"]
+        for rows in table.values()
+        for measured in rows.values()
+        for entry in measured["entries"].values()
+        if "rounds" in entry
+    ]
+    return f"{min(counts)} to {max(counts)}"
 
 
 def _has(table: dict[str, Any], library: str) -> list[bool]:

@@ -113,9 +113,15 @@ def eigenthings_top(layer: str | None) -> Callable[[Setting, Batches], Tensor]:
         operator = _eigenthings("Hessian", s, batches, layer)
         # It takes a number of steps, not an accuracy: the smallest that does is looked up once.
         key = f"eigenthings steps {layer}"
-        for steps in s.notes.get(key, (20, 25, 30, 35, 40, 50, 60, 80)):
+        for steps in s.notes.get(key, (20, 25, 30, 35, 40, 50, 60, 80, 120)):
             found = lanczos(
-                operator, k=EIGENVALUES, max_iter=steps, tol=TOLERANCE, which="LA", seed=0
+                operator,
+                k=EIGENVALUES,
+                max_iter=steps,
+                tol=TOLERANCE,
+                which="LA",
+                seed=0,
+                reorthogonalize=True,
             )
             if bool(found.converged.all()):
                 break
