@@ -87,11 +87,17 @@ def test_the_same_seed_gives_the_same_points(subject, found):
 
 
 def test_lower_bound_curve_is_an_oracle_that_trades_accuracy_for_complexity(subject):
-    curve = lower_bound_curve(subject, [1e-15, 1e-9, 1e-3, 1e3])
+    curve = lower_bound_curve(subject, [1e-9, 1e-6, 1e-3, 1e3])
     assert {p.kind for p in curve} == {"oracle"}
     assert [p.kl for p in curve] == sorted((p.kl for p in curve), reverse=True)
     assert curve[0].accuracy > 0.97
     assert curve[-1].accuracy < 0.7
+
+
+def test_sampled_labels_miss_curvature_and_cost_accuracy(subject):
+    exact = lower_bound_curve(subject, [1e-9])[0]
+    sampled = lower_bound_curve(subject, [1e-9], curvature="fisher")[0]
+    assert sampled.accuracy < exact.accuracy
 
 
 def test_oracle_value_is_below_every_diagonal_pair(subject):

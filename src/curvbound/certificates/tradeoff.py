@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -200,16 +200,28 @@ def closed_form_points(
     return points
 
 
-def lower_bound_curve(subject: Subject, betas: Iterable[float]) -> list[Point]:
+def lower_bound_curve(
+    subject: Subject,
+    betas: Iterable[float],
+    *,
+    curvature: Literal["gauss_newton", "fisher"] = "gauss_newton",
+) -> list[Point]:
     """The lower bound of 000, Fig. 2: accuracy and complexity of the optimal diagonal pair.
 
     Under the quadratic approximation of the loss, with diagonal Gaussians and both means fixed,
-    accuracy and complexity cannot lie below this curve. The curvature is the Fisher diagonal with
-    sampled labels (000 eq. 10). The prior was fitted to the data, hence an oracle (000-E5).
-    Parameters without any curvature get no noise, which favours the lower bound (000-E3).
+    accuracy and complexity cannot lie below this curve. The prior was fitted to the data, hence an
+    oracle (000-E5). Parameters without any curvature get no noise, which favours the lower bound
+    (000-E3).
+
+    Args:
+        subject: The network.
+        betas: Weights of the KL term, one point each.
+        curvature: ``fisher`` samples one label per example, as 000 eq. 10 does; weights whose
+            curvature the labels happen to miss then get enormous variances. ``gauss_newton`` is
+            its expectation, exactly.
     """
     land = subject.landscape
-    h = curvature_diagonal(land, kind="fisher", seed=subject.seed).double()
+    h = curvature_diagonal(land, kind=curvature, seed=subject.seed).double()
     d = land.flatten([subject.mean[name] - subject.start[name] for name in land.parameters])
     points = []
     for beta in betas:

@@ -81,7 +81,7 @@ def panel(
     say(f"{task.data}: training {task.network}")
     subject, facts = _trained(task, profile, out, seed)
     say(f"{task.data}: lower bound")
-    points = {LOWER_BOUND: lower_bound_curve(subject, profile.oracle_betas)}
+    points = {LOWER_BOUND: lower_bound_curve(subject, profile.oracle_betas, curvature="fisher")}
     certificates: list[dict[str, Any]] = []
     if compare:
         for method, family in families(subject, low_rank=profile.low_rank).items():
