@@ -34,7 +34,7 @@ def _to_isotropic(posterior: Block, prior: Block, difference: Tensor) -> float:
     """1/2 sum [s/l - 1 - ln(s/l)] + |d|^2 / (2 l): no rotation enters (T-11)."""
     scale = prior.variance
     shape = 0.5 * posterior.multiplicity() * float(excess(posterior.variance, scale).sum())
-    shift = 0.5 * float((difference.square() / scale).sum())
+    shift = 0.5 * float((difference / scale.sqrt()).square().sum())  # d^2 alone may underflow
     trace = posterior.multiplicity() * float((posterior.variance / scale).sum())
     defect = posterior.defect
     tilt = 0.5 * defect * trace + 0.5 * posterior.layout.size * _inverse_error(defect)
@@ -83,7 +83,7 @@ def _between_bases(posterior: Block, prior: Block, difference: Tensor) -> float:
 def _shift(prior: Block, difference: Tensor) -> tuple[float, float]:
     """1/2 d^T S_P^-1 d, and a bound on what the basis of P being inexact can add."""
     coordinates = prior.whiten(difference)
-    value = 0.5 * float((coordinates.square() / prior.variance).sum())
+    value = 0.5 * float((coordinates / prior.variance.sqrt()).square().sum())
     slip = 2.0 * _inverse_error(prior.defect) * float(coordinates.square().sum()) ** 0.5
     slip /= float(prior.variance.min()) ** 0.5
     return value, slip * ((2.0 * value) ** 0.5 + slip)
