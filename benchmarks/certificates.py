@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 import curvbound as cb
 from curvbound.bounds import DeltaLedger
@@ -40,7 +40,7 @@ def plain_epoch(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> None:
     for start in range(0, len(X), 128):
         rows = order[start : start + 128]
         optimizer.zero_grad()
-        F.cross_entropy(model(X[rows]), y[rows]).backward()
+        functional.cross_entropy(model(X[rows]), y[rows]).backward()
         optimizer.step()
 
 
