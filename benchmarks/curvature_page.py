@@ -27,6 +27,7 @@ REASONS = {
     ("probes", "memory"): "the probes share one graph, and a block of them is drawn at once",
     ("top", "memory"): "the whole Lanczos basis is kept for reorthogonalisation",
     ("top_fc2", "memory"): "the products share one graph of the backward pass, which is kept",
+    ("kronecker", "memory"): "the backward passes of all classes run together, which is faster",
     ("gram", "time"): "a gradient of 100 inputs takes 2 ms here, so that fixed costs show: "
     "choosing examples, watching layers, sums in double precision",
     ("top", "time"): "orthogonalisation against the basis costs about as much as the products",
